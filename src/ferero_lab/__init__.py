@@ -1,0 +1,1 @@
+"""The experiments, reports and command line around ferero."""
