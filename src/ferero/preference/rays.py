@@ -1,0 +1,138 @@
+"""Evenly spread directions in the positive orthant, one for each preference of a front."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.special import ndtri
+from torch import Tensor
+
+from ferero.errors import InputError
+
+__all__ = ["spread"]
+
+_Array = npt.NDArray[np.float64]
+
+_EDGE = math.pi / 20  # the angle that rays keep from the axes when there are two losses
+_ROUNDS = 200
+
+
+def spread(m: int, n: int, low: float | None = None, high: float | None = None) -> Tensor:
+    """Exactly n unit vectors, evenly spread over the positive directions; the same ones in every call.
+
+    For m = 2 they are (cos t, sin t) at equal angles t from `low` to `high` (the middle for n = 1). For
+    m >= 3 they start as a low-discrepancy sequence and repel each other until their smallest distance is
+    large, inside the region where every component is at least sin(low).
+
+    Args:
+        m: the number of losses.
+        n: the number of rays.
+        low: the smallest angle, in radians. For m = 2 from the first axis, pi/20 by default; for m >= 3 from
+            any face of the orthant, with sin(low) = sin(pi/20) sqrt(2/m) by default.
+        high: the largest angle from the first axis for m = 2, 9 pi/20 by default; unused for m >= 3.
+
+    Returns:
+        Unit rows (n, m), float64, all components positive.
+
+    Raises:
+        InputError: for sizes below one, or angles that leave no room inside the orthant.
+
+    Example:
+        >>> spread(2, 1)
+        tensor([[0.7071, 0.7071]], dtype=torch.float64)
+    """
+    _check_count(m, "m")
+    _check_count(n, "n")
+    if m == 1:
+        return torch.ones(n, 1, dtype=torch.float64)
+    if m == 2:
+        return _equal_angles(n, _EDGE if low is None else low, math.pi / 2 - _EDGE if high is None else high)
+    if high is not None:
+        raise InputError(f"high: expected None for m >= 3, found {high}; use low, the angle from every face")
+    floor = math.sin(_EDGE) * math.sqrt(2 / m) if low is None else _floor(low, m)
+    return torch.from_numpy(_repelled(_initial(m, n, floor), floor))
+
+
+def _check_count(value: object, argument: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise InputError(f"{argument}: expected a positive integer, found {value!r}")
+
+
+def _equal_angles(n: int, low: float, high: float) -> Tensor:
+    if not 0 < low < high < math.pi / 2:
+        raise InputError(f"low, high: expected 0 < low < high < pi/2, found {low:g} and {high:g}")
+    angles = torch.linspace(low, high, n, dtype=torch.float64)
+    if n == 1:
+        angles = angles.new_tensor([(low + high) / 2])
+    return torch.stack([angles.cos(), angles.sin()], dim=1)
+
+
+def _floor(low: float, m: int) -> float:
+    centre = math.asin(1 / math.sqrt(m))
+    if not 0 < low < centre:
+        raise InputError(
+            f"low: expected 0 < low < {centre:.4g} for m = {m} (the angle of the diagonal from every face), "
+            f"found {low:g}"
+        )
+    return math.sin(low)
+
+
+def _initial(m: int, n: int, floor: float) -> _Array:
+    """A Kronecker sequence in the cube, carried to the sphere's positive part by normal quantiles.
+
+    `x_i -> sqrt(floor^2 + (1 - m floor^2) x_i^2)` then takes it one to one into the region above the floor.
+    """
+    ratio = _generalized_golden_ratio(m)
+    steps = ratio ** -np.arange(1.0, m + 1)
+    cube = (0.5 + np.arange(n)[:, None] * steps) % 1.0  # 0.5 first: the diagonal, and the answer for n = 1
+    points = np.asarray(ndtri(0.5 + 0.5 * np.clip(cube, 1e-6, 1 - 1e-6)), dtype=np.float64)
+    squares = points**2 / (points**2).sum(axis=1, keepdims=True)
+    return np.asarray(np.sqrt(floor**2 + (1 - m * floor**2) * squares), dtype=np.float64)
+
+
+def _generalized_golden_ratio(m: int) -> float:
+    """The positive root of x^(m+1) = x + 1, by its contraction."""
+    root = 2.0
+    for _ in range(64):
+        root = (1 + root) ** (1 / (m + 1))
+    return root
+
+
+def _repelled(points: _Array, floor: float) -> _Array:
+    """Move points along their Riesz forces `sum_j (x_i - x_j) / |x_i - x_j|^(s + 2)`, in shrinking steps.
+
+    A step is a share of each point's distance to its nearest neighbour, so that no scale needs choosing. The
+    sums are einsum's and not BLAS's: the same bits whatever the number of threads, and no waiting for them.
+    """
+    if len(points) == 1:
+        return points
+    power = points.shape[1] + 1.0
+    for round_ in range(_ROUNDS):
+        cosines = np.einsum("ik,jk->ij", points, points)
+        distances = np.sqrt(np.maximum(2 - 2 * cosines, 0))
+        np.fill_diagonal(distances, np.inf)
+        nearest = np.maximum(distances.min(axis=1, keepdims=True), 1e-9)
+        pull = (nearest / np.maximum(distances, 1e-9)) ** (power + 2)
+        force = points * pull.sum(axis=1, keepdims=True) - np.einsum("ij,jk->ik", pull, points)
+        force -= (force * points).sum(axis=1, keepdims=True) * points
+        length = np.linalg.norm(force, axis=1, keepdims=True)
+        step = 0.3 * (1 - round_ / _ROUNDS) * nearest * force / np.maximum(length, nearest)
+        points = _onto_region(points + step, floor)
+    return points
+
+
+def _onto_region(points: _Array, floor: float) -> _Array:
+    """Unit rows with components of at least `floor`: what is below is raised, the rest rescaled."""
+    at_floor = np.zeros(points.shape, dtype=np.bool_)
+    for _ in range(points.shape[1]):
+        free = np.where(at_floor, 0.0, points)
+        rest = 1 - at_floor.sum(axis=1, keepdims=True) * floor**2
+        scaled = free * np.sqrt(rest) / np.linalg.norm(free, axis=1, keepdims=True)
+        below = ~at_floor & (scaled < floor)
+        if not below.any():
+            break
+        at_floor |= below
+    return np.where(at_floor, floor, scaled)
