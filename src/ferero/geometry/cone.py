@@ -180,8 +180,8 @@ class Cone:
             return self
         if (gains <= ROUNDOFF).all():
             raise ConeError(
-                "target: expected to be better than start in some loss (a row of the cone's matrix), found "
-                "no better than start in any loss, so that no proper cone is left; "
+                "target: expected A (start - target) > 0 in some row of the cone's matrix, found a target "
+                "that is no better than start in any loss the cone counts, so that no proper cone is left; "
                 "choose a target that improves at least one of them."
             )
         generators = np.vstack([self._generators[0], ascent])
@@ -221,21 +221,21 @@ def _read_vectors(matrix: Tensor, name: str, vector: str) -> Array:
 def _check_interior(rows: Array) -> None:
     """Raises where ``{y : A y > 0}`` is empty.
 
-    Independent rows never contradict each other. Otherwise the point of the rows' convex hull nearest to 0,
-    ``A^T u``, has ``A A^T u >= |A^T u|^2``: it is an interior point unless it is 0, and then u names rows
-    that contradict each other (Gordan's theorem). Non-negative least squares finds u more sharply than a
-    linear program.
+    Independent rows never contradict each other. Others are put to a linear program, the largest t with
+    ``A y >= t`` and ``|y_i| <= 1``, whose multipliers name the rows that do (Gordan's theorem).
     """
     k, m = rows.shape
     if _rank(rows) == k:
         return
-    system = np.vstack([rows.T, np.ones(k)])
-    wanted = np.append(np.zeros(m), 1.0)
-    multipliers, _ = scipy.optimize.nnls(system, wanted, maxiter=30 * (k + m))
-    nearest = multipliers @ rows
-    if (rows @ nearest > ROUNDOFF * np.linalg.norm(nearest)).all():
+    answer = scipy.optimize.linprog(
+        np.append(np.zeros(m), -1.0),
+        A_ub=np.hstack([-rows, np.ones((k, 1))]),
+        b_ub=np.zeros(k),
+        bounds=[(-1.0, 1.0)] * (m + 1),
+    )
+    if (rows @ np.asarray(answer.x)[:m] > ROUNDOFF).all():
         return
-    guilty = np.flatnonzero(multipliers > ROUNDOFF * multipliers.max()).tolist()
+    guilty = np.flatnonzero(answer.ineqlin.marginals < 0).tolist()
     raise ConeError(
         f"A: the cone {{y : A y >= 0}} has no interior, since rows {guilty} contradict each other (a sum of "
         "them with positive weights is zero); change or remove one of them, so that some y has A y > 0."

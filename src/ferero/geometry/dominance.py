@@ -11,7 +11,7 @@ from ferero.geometry.cone import Cone
 
 __all__ = ["nondominated"]
 
-_PAIRS = 1 << 18  # comparisons at once: few enough to stay in cache, many enough to hide the call
+_NUMBERS = 1 << 21  # losses compared at once: what bounds the memory, and large enough to hide the calls
 
 
 def nondominated(points: ArrayLike, cone: Cone | None = None) -> Tensor:
@@ -58,7 +58,7 @@ def _survivors(losses: Tensor, cone: Cone) -> Tensor:
     alive = floor.sum(dim=0).argsort(stable=True)
     met = 0
     while met < len(alive):
-        block = alive[met : met + max(1, _PAIRS // len(alive))]
+        block = alive[met : met + max(1, _NUMBERS // (len(alive) * cone.m))]
         i, j = _possible_pairs(floor[:, block], ceiling[:, alive])
         beaten = torch.zeros_like(alive, dtype=torch.bool)
         beaten[j[cone.dominates(losses[block[i]], losses[alive[j]])]] = True

@@ -56,13 +56,13 @@ def extreme_rays(V: Array) -> Generators:
     Q, triangle, pivots = scipy.linalg.qr(V.T, pivoting=True)
     diagonal = np.abs(np.diagonal(triangle))
     rank = int(np.count_nonzero(diagonal > ROUNDOFF * diagonal[0]))
-    basis = np.sort(pivots[:rank])
+    basis, others = np.sort(pivots[:rank]), np.sort(pivots[rank:])
     inverse = np.linalg.inv(V[basis]) if rank == V.shape[1] else np.linalg.pinv(V[basis])
     rays = unit_rows(np.asarray(inverse.T, dtype=np.float64))
     tight = np.zeros((rank, len(V)), dtype=np.bool_)
     tight[:, basis] = ~np.eye(rank, dtype=np.bool_)
-    for row in np.setdiff1d(np.arange(len(V)), basis):
-        rays, tight = _cut(rays, tight, V[row], int(row), rank)
+    for row in others:
+        rays, tight = _cut(rays, tight, V[row], row, rank)
     return Generators(rays, np.asarray(Q[:, rank:].T, dtype=np.float64), tight)
 
 

@@ -99,5 +99,5 @@ def project_multipliers(
 
 
 def _like(value: Tensor | float, x: Tensor) -> Tensor:
-    """Returns a number or tensor as a tensor of the device and dtype of ``x``."""
-    return torch.as_tensor(value, dtype=x.dtype, device=x.device)
+    """Returns ``value`` with the dtype and on the device of ``x``; numbers by a fill, since a copy waits."""
+    return value.to(x) if isinstance(value, Tensor) else x.new_full((), value)

@@ -1,0 +1,121 @@
+"""First-order optimality of any point, measured independently of whoever found it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ferero.optimize.evaluator import Function, Point, make_evaluator
+from ferero.preference import Preference
+from ferero.subprogram import Program, solve_exact
+from ferero.subprogram.program import Array
+
+__all__ = ["KKT", "certify", "kkt_of"]
+
+
+@dataclass(frozen=True)
+class KKT:
+    """The paper's merit, each part relative: zero exactly at a point that meets the first-order conditions.
+
+    Attributes:
+        stationarity: ``|gradF w|`` over the largest gradient norm, for the best multipliers whose order part is a
+            convex combination of the order's gradients at unit scale.
+        complementarity: the largest ``lam_g [-G]_+`` with G relative to ``|B||F| + |b|``.
+        feasibility: the largest ``[G]_+`` or ``|H|``, relative to ``|B||F| + |b|``.
+        weights: the w of ``stationarity``, (m,), float64.
+        multipliers: [lam_f; lam_g; lam_h] behind them, (k,).
+    """
+
+    stationarity: float
+    complementarity: float
+    feasibility: float
+    weights: Array
+    multipliers: Array
+
+    @property
+    def worst(self) -> float:
+        """The largest of the three."""
+        return max(self.stationarity, self.complementarity, self.feasibility)
+
+    def __str__(self) -> str:
+        return (
+            f"stationarity {self.stationarity:.1e}, complementarity {self.complementarity:.1e}, "
+            f"feasibility {self.feasibility:.1e}"
+        )
+
+
+def certify(fun: Function, x: Point, preference: Preference, *, x0: Point | None = None, jac: Function | None = None) -> KKT:
+    """How far ``x`` is from meeting the first-order conditions of the preference, whoever found it.
+
+    Stationarity is relative to the largest gradient norm at ``x`` and, where given, at ``x0``. Without an ``x0`` the
+    size of a loss over the size of ``x`` counts as a gradient too, so that one objective at its minimum passes.
+
+    Args:
+        fun: ``fun(theta) -> (m,)``, as in `ferero.minimize`.
+        x: the point.
+        preference: what was asked for.
+        x0: where the search began.
+        jac: ``jac(theta) -> (m, n)``, or None for automatic or central differences.
+
+    Example:
+        >>> import torch, ferero
+        >>> fun = lambda x: torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])
+        >>> ferero.certify(fun, torch.zeros(3), ferero.Preference.ray([1.0, 1.0])).worst < 1e-9
+        True
+    """
+    evaluator, points = make_evaluator(fun, x, jac, 1)
+    losses = evaluator.losses(points)[0]
+    jacobian = evaluator.jacobians(np.zeros(1, dtype=np.int64))[0]
+    norms = np.linalg.norm(jacobian, axis=1)
+    if x0 is not None:
+        start_evaluator, start = make_evaluator(fun, x0, jac, 1)
+        start_evaluator.losses(start)
+        others = np.linalg.norm(start_evaluator.jacobians(np.zeros(1, dtype=np.int64))[0], axis=1)
+    else:
+        size = float(np.linalg.norm(points[0]))
+        others = np.abs(losses) / size if size > 0 else np.zeros_like(losses)
+    return kkt_of(preference, losses, jacobian, np.maximum(norms, others))
+
+
+def kkt_of(preference: Preference, losses: Array, jacobian: Array, gradient_sizes: Array) -> KKT:
+    """The certificate from numbers alone.
+
+    Args:
+        preference: a single one over m losses.
+        losses: F, (m,).
+        jacobian: gradF^T, (m, n).
+        gradient_sizes: the norm that each loss's gradient counts as having, (m,).
+    """
+    A, B = preference.A.numpy(), np.vstack([preference.B_g.numpy(), preference.B_h.numpy()])
+    b = np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
+    m_g = preference.m_g
+    size = np.abs(B) @ np.abs(losses) + np.abs(b)
+    size[size == 0] = 1.0
+    values = (B @ losses + b) / size
+    violation = np.concatenate([np.maximum(values[:m_g], 0.0), np.abs(values[m_g:])])
+    scale = float(gradient_sizes.max()) or 1.0
+    unit = jacobian / scale
+    spare = np.zeros(len(values))
+    spare[:m_g] = np.minimum(values[:m_g], 0.0)
+    rates = np.maximum(np.linalg.norm(A @ unit, axis=1), np.abs(A) @ (gradient_sizes / scale))
+    rates = np.where(rates > 0, rates, 1.0)
+    rows = np.vstack([A, B / size[:, None]])
+    program = Program(
+        rows=rows,
+        gramian=unit @ unit.T,
+        linear=np.concatenate([np.zeros(len(A)), spare]),
+        simplex=rates / rates.max(),
+        total=1.0,
+        equalities=len(b) - m_g,
+    )
+    lam = solve_exact(program).multipliers
+    weights = program.weights(lam)
+    lam_g = lam[len(A) : len(A) + m_g]
+    return KKT(
+        stationarity=float(np.linalg.norm(weights @ unit)),
+        complementarity=float((lam_g * -spare[:m_g]).max(initial=0.0)),
+        feasibility=float(violation.max(initial=0.0)),
+        weights=weights,
+        multipliers=np.concatenate([lam[: len(A)], lam[len(A) :] / size]),
+    )
