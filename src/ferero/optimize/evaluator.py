@@ -26,7 +26,7 @@ Function = Callable[[Point], Point]
 class Evaluator(Protocol):
     """Losses at P points; then, if asked, the Jacobians there."""
 
-    m: int
+    m: int  # known once the losses have been asked for
     gradient_cost: int  # calls of fun that one Jacobian takes
 
     def losses(self, points: Array) -> Array:
@@ -81,14 +81,14 @@ def _starts(x0: Point, runs: int) -> tuple[Point, Array]:
     return x0, np.repeat(numbers.reshape(1, -1), runs, axis=0)
 
 
-def _check_losses(losses: Point, what: str) -> None:
-    if not hasattr(losses, "shape"):
+def _check_losses(losses: Point, kind: type) -> None:
+    if not isinstance(losses, kind):
         raise InputError(
-            f"{what}: expected one vector of m losses, found {type(losses).__name__}; stack them, for example "
-            "torch.stack([f1, f2])."
+            f"fun(x): expected one {kind.__name__} of m losses, as x0 is one, found {type(losses).__name__}; stack them, "
+            "for example torch.stack([f1, f2])."
         )
     if losses.ndim != 1 or losses.shape[0] < 1:
-        raise InputError(f"{what}: expected a vector of m losses, shape (m,), found shape {tuple(losses.shape)}.")
+        raise InputError(f"fun(x): expected a vector of m losses, shape (m,), found shape {tuple(losses.shape)}.")
 
 
 class _TorchEvaluator:
@@ -97,11 +97,6 @@ class _TorchEvaluator:
     def __init__(self, fun: Function, like: Tensor, jac: Function | None) -> None:
         self._fun, self._jac = fun, jac
         self._like = like.detach()
-        probe = fun(self._like.clone())
-        _check_losses(probe, "fun(x0)")
-        if not isinstance(probe, Tensor):
-            raise InputError(f"fun(x0): x0 is a tensor, so fun must return one, found {type(probe).__name__}.")
-        self.m = int(probe.shape[0])
         self.gradient_cost = 0
 
     def restore(self, point: Array) -> Tensor:
@@ -111,6 +106,8 @@ class _TorchEvaluator:
         self._point = self.restore(points[0])
         with torch.enable_grad():
             self._values = self._fun(self._point.requires_grad_() if self._jac is None else self._point)
+        _check_losses(self._values, Tensor)
+        self.m = len(self._values)
         return np.asarray(self._values.detach().cpu().double().numpy()[None])
 
     def jacobians(self, runs: Array) -> Array:
@@ -133,7 +130,6 @@ class _VmappedEvaluator:
     """All points in one graph; m backward passes for all of them, since no loss sees another run's point."""
 
     def __init__(self, single: _TorchEvaluator, fun: Function, like: Tensor) -> None:
-        self.m = single.m
         self.restore = single.restore
         self.gradient_cost = 0
         self._like = like.detach()
@@ -144,6 +140,7 @@ class _VmappedEvaluator:
         with torch.enable_grad():
             self._points = shaped.requires_grad_()
             self._values = self._fun(self._points)
+        self.m = self._values.shape[1]
         return np.asarray(self._values.detach().cpu().double().numpy())
 
     def jacobians(self, runs: Array) -> Array:
@@ -182,9 +179,6 @@ class _NumpyEvaluator:
     def __init__(self, fun: Function, like: Point, jac: Function | None) -> None:
         self._fun, self._jac = fun, jac
         self._like = like
-        probe = np.asarray(fun(like.copy()), dtype=np.float64)
-        _check_losses(probe, "fun(x0)")
-        self.m = int(probe.shape[0])
         self.gradient_cost = 0 if jac is not None else 2 * like.size
 
     def restore(self, point: Array) -> Point:
@@ -192,7 +186,10 @@ class _NumpyEvaluator:
 
     def losses(self, points: Array) -> Array:
         self._point = points[0]
-        return np.asarray(self._fun(self.restore(self._point)), dtype=np.float64)[None]
+        values = np.asarray(self._fun(self.restore(self._point)), dtype=np.float64)
+        _check_losses(values, np.ndarray)
+        self.m = len(values)
+        return values[None]
 
     def jacobians(self, runs: Array) -> Array:
         del runs
@@ -224,13 +221,14 @@ class _Loop:
 
     def __init__(self, single: _TorchEvaluator | _NumpyEvaluator) -> None:
         self._single = single
-        self.m = single.m
         self.restore = single.restore
         self.gradient_cost = single.gradient_cost
 
     def losses(self, points: Array) -> Array:
         self._copies = [copy.copy(self._single) for _ in points]
-        return np.concatenate([one.losses(point[None]) for one, point in zip(self._copies, points, strict=True)])
+        values = [one.losses(point[None]) for one, point in zip(self._copies, points, strict=True)]
+        self.m = self._copies[0].m
+        return np.concatenate(values)
 
     def jacobians(self, runs: Array) -> Array:
         return np.concatenate([self._copies[i].jacobians(runs) for i in runs])

@@ -32,6 +32,7 @@ PRICE_GROWTH = 10.0
 STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which it cannot be reduced
 HIGHEST_PRICE = 1e8
 MOST_REJECTIONS = 30
+BLIND_STEPS = 12  # longer and longer ones, before a plateau is believed
 FIRST_SHARE = 0.5  # of the first length scale that the first radius takes
 FITTING_ROUNDS = 12
 MANY_RUNS = 4  # from which the batched subprogram pays
@@ -130,6 +131,7 @@ class _Runs:
 def descend(
     evaluator: Evaluator,
     points: Array,
+    losses: Array,
     merit: Merit,
     is_optimal: Callable[[int, Array, Array, Array], bool],
     *,
@@ -142,6 +144,7 @@ def descend(
     Args:
         evaluator: the losses.
         points: starts, (P, n).
+        losses: there, (P, m), the evaluator's last; runs where they are not finite end at once.
         merit: built for the losses at the starts.
         is_optimal: ``(run, losses, jacobian, gradient sizes) -> bool``, the certificate at the tolerance.
         max_iter: accepted steps per run.
@@ -151,8 +154,12 @@ def descend(
     Returns:
         One outcome per start.
     """
-    runs = _begin(evaluator, points, merit)
+    runs = _begin(evaluator, points, losses, merit)
     outcomes: dict[int, Outcome] = {}
+    finite = np.isfinite(runs.losses).all(axis=-1) & np.isfinite(runs.jacobian).all(axis=(1, 2))
+    for i in np.flatnonzero(~finite):
+        outcomes[int(i)] = runs.outcome(i, "non_finite")
+    runs.keep(finite)
     while len(runs.ids):
         proposal = _propose(runs)
         measures = _measure(runs, proposal)
@@ -176,9 +183,8 @@ def descend(
     return [outcomes[i] for i in range(len(points))]
 
 
-def _begin(evaluator: Evaluator, points: Array, merit: Merit) -> _Runs:
+def _begin(evaluator: Evaluator, points: Array, losses: Array, merit: Merit) -> _Runs:
     P, n = points.shape
-    losses = evaluator.losses(points)
     jacobian = evaluator.jacobians(np.arange(P))
     sizes = np.sqrt((jacobian * jacobian).sum(axis=-1))
     return _Runs(
@@ -208,7 +214,7 @@ def _propose(runs: _Runs) -> _Proposal:
     """The subprogram in the metric, with eta brought down (or, before curvature is known, up) until the step fits."""
     merit, J = runs.merit, runs.jacobian
     JM = runs.metric.apply(J)
-    gramian, lengths = JM @ J.transpose(0, 2, 1), JM @ JM.transpose(0, 2, 1)
+    gramian = JM @ J.transpose(0, 2, 1)
     order_values = merit.order_values(runs.losses)
     worst = merit.worst(order_values)
     values = merit.constraint_values(runs.losses)
@@ -218,21 +224,19 @@ def _propose(runs: _Runs) -> _Proposal:
     linear = np.concatenate([linear, values], axis=1) if priced else linear
     eta = np.ones(len(J))
     lam = np.zeros(rows.shape[:2])
-    weights, length = np.zeros_like(runs.losses), np.zeros(len(J))
+    weights, step, length = np.zeros_like(runs.losses), np.zeros_like(runs.points), np.zeros(len(J))
     todo = np.ones(len(J), dtype=bool)
     for _ in range(FITTING_ROUNDS):
         lam[todo] = _multipliers(rows[todo], eta[todo, None, None] * gramian[todo], linear[todo], merit, todo)
         weights[todo] = (lam[todo, None, :] @ rows[todo])[:, 0]
-        w = weights[todo]
-        square = ((w[:, None, :] @ lengths[todo])[:, 0] * w).sum(axis=-1)
-        length[todo] = eta[todo] * np.sqrt(np.maximum(square, 0.0))
+        step[todo] = -eta[todo, None] * (weights[todo, None, :] @ JM[todo])[:, 0]
+        length[todo] = np.sqrt((step[todo] * step[todo]).sum(axis=-1))
         ratio = length / runs.radius
         fits = np.where(runs.metric.is_scaled, ratio <= FITS, np.abs(np.log(np.maximum(ratio, EPSILON))) < np.log(1.25))
         todo = ~fits & (length > 0)
         if not todo.any():
             break
         eta[todo] /= ratio[todo]
-    step = -eta[:, None] * (weights[:, None, :] @ JM)[:, 0]
     ahead = runs.losses + (J @ step[:, :, None])[:, :, 0]
     left = merit.violation(merit.constraint_values(ahead)).sum(axis=-1)
     k_f = merit.order.shape[1]
@@ -306,7 +310,7 @@ def _judge(
     tol: float,
 ) -> list[str | None]:
     """How each run has ended, None for those that go on."""
-    resolved = _is_below_rounding(runs, proposal)
+    resolved = _is_below_rounding(runs, proposal) & ~_is_blind(runs)
     candidates = (measures.stationarity <= tol) & (measures.feasibility <= tol) | resolved
     exhausted = (runs.rejections > MOST_REJECTIONS) | resolved
     verdicts: list[str | None] = [None] * len(runs.ids)
@@ -325,12 +329,21 @@ def _judge(
     return verdicts
 
 
+def _rounding(runs: _Runs) -> Array:
+    """Differences of the merit that mean nothing, (P,)."""
+    return np.asarray(4 * EPSILON * np.maximum(np.abs(runs.merit.value(runs.losses)), 1.0))
+
+
 def _is_below_rounding(runs: _Runs, proposal: _Proposal) -> Mask:
     """Whether the predicted decrease, or the step, is too small for the numbers to show; (P,)."""
-    merit = np.abs(runs.merit.value(runs.losses))
-    flat = proposal.predicted <= 4 * EPSILON * np.maximum(merit, 1.0)
+    flat = proposal.predicted <= _rounding(runs)
     still = proposal.length <= EPSILON * np.sqrt((runs.points * runs.points).sum(axis=-1))
     return np.asarray(flat | still)
+
+
+def _is_blind(runs: _Runs) -> Mask:
+    """Runs that have seen no curvature may be on a plateau whose slope the losses cannot show, but longer steps can."""
+    return np.asarray(~runs.metric.is_scaled & (runs.rejections < BLIND_STEPS) & (runs.sizes > 0).any(axis=-1))
 
 
 def _wants_a_higher_price(proposal: _Proposal, measures: _Measures, tol: float) -> Mask:
@@ -340,7 +353,8 @@ def _wants_a_higher_price(proposal: _Proposal, measures: _Measures, tol: float) 
 
 
 def _raise_prices(runs: _Runs, proposal: _Proposal, measures: _Measures, tol: float) -> Mask:
-    stuck = (measures.feasibility > tol) & ((runs.rejections > MOST_REJECTIONS) | _is_below_rounding(runs, proposal))
+    resolved = _is_below_rounding(runs, proposal) & ~_is_blind(runs)
+    stuck = (measures.feasibility > tol) & ((runs.rejections > MOST_REJECTIONS) | resolved)
     wanted = (_wants_a_higher_price(proposal, measures, tol) | stuck) & (runs.merit.price < HIGHEST_PRICE)
     runs.merit.price = np.where(wanted, np.maximum(PRICE_GROWTH * runs.merit.price, 1.0), runs.merit.price)
     runs.rejections = np.where(wanted, 0, runs.rejections)
@@ -421,5 +435,6 @@ def _resize(runs: _Runs, proposal: _Proposal, actual: Array, accepted: Mask) -> 
         foot = np.where(proposal.predicted > actual, 0.5 * proposal.predicted / (proposal.predicted - actual), 0.5)
     shrunk = proposal.length * np.clip(np.nan_to_num(foot, nan=0.1), 0.1, 0.5)
     kept = np.where(share > GOOD_SHARE, grown, runs.radius)
-    runs.radius = np.where(accepted, kept, shrunk)
+    unseen = (np.abs(actual) <= _rounding(runs)) & _is_blind(runs)
+    runs.radius = np.where(accepted, kept, np.where(unseen, GROWTH * proposal.length, shrunk))
     runs.rejections = np.where(accepted, 0, runs.rejections + 1)

@@ -8,21 +8,27 @@ so no solver's own status is believed. Scaling: constraint rows to unit length, 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import clarabel
 import numpy as np
+import numpy.typing as npt
 import piqp
 from scipy import sparse
+from scipy.linalg.lapack import dpstrf
 from scipy.optimize import linprog
 
 from ferero.subprogram.program import EPSILON, Array, Program
 
-__all__ = ["Answer", "is_inconsistent", "solve_exact"]
+__all__ = ["Answer", "factor", "is_doubtful", "is_inconsistent", "solve_exact"]
 
 ACCEPTED = 1e-10  # relative residual at which an answer is taken without a second opinion
 FAILED = 1e-6  # relative residual above which the linearised constraints are suspected to be inconsistent
 SOLVER_TOLERANCE = 1e-12
+PARALLEL = 2**12 * EPSILON  # the squared sine, and the relative size, that rounding can produce
+WITNESSES = 4  # cheap attempts to meet all constraints before a linear program is asked
+TINY = float(np.finfo(np.float64).tiny)
 OTHER_LENGTHS = (1e3, 1e-3)  # scales to try where the typical length was none
 
 
@@ -104,20 +110,42 @@ def _better(first: Answer, second: Answer) -> Answer:
 
 
 def _closed_form(program: Program) -> Array | None:
-    """A resting row (no gradient) where nothing needs mending, or two rows and no constraints: a segment's point nearest 0."""
+    """Multipliers of the simple cases: a row at rest, or few enough rows to write the minimum down."""
     k, k_f = len(program.linear), len(program.simplex)
-    resting = (program.lengths[:k_f] == 0) & (program.simplex > 0) & (program.linear[:k_f] == 0)
-    if resting.any() and not _unmet(program).any():
-        return np.where(np.arange(k) == resting.argmax(), 1.0 / program.a[resting.argmax()], 0.0)
-    if k > 2 or k > k_f or not program.simplex.all() or program.linear.any():
-        return None
-    ends = 1.0 / program.a
-    if k == 1:
-        return ends
-    Q = program.quadratic * np.outer(ends, ends)
-    curvature = Q[0, 0] - 2 * Q[0, 1] + Q[1, 1]
-    share = 0.5 if curvature <= 0 else min(max((Q[1, 1] - Q[0, 1]) / curvature, 0.0), 1.0)
-    return ends * np.array([share, 1.0 - share])
+    if not program.lengths[:k_f].all():
+        resting = (program.lengths[:k_f] == 0) & (program.simplex > 0) & (program.linear[:k_f] == 0)
+        if resting.any() and not _unmet(program).any():
+            return np.where(np.arange(k) == resting.argmax(), 1.0 / program.a[resting.argmax()], 0.0)
+    is_small = 1 <= k_f <= 2 and k - k_f == program.equalities <= 1
+    return _on_segment(program) if is_small and program.lengths[k_f:].all() and program.simplex.all() else None
+
+
+def _on_segment(program: Program) -> Array:
+    """At most two rows of the order and one equality: a parabola's lowest point between two corners.
+
+    The equality's multiplier ``(q_h - Q_hf.lam_f) / Q_hh`` is put into the objective first.
+    """
+    k, last = len(program.linear), len(program.simplex) - 1
+    (Q, q), total = (program.quadratic.tolist(), program.linear.tolist()), float(program.total)
+    ends = total / float(program.simplex[0]), total / float(program.simplex[last])
+    start = ends[0] * ends[0] * Q[0][0], ends[0] * q[0]
+    cross = ends[0] * ends[1] * Q[0][last]
+    stop = ends[1] * ends[1] * Q[last][last], ends[1] * q[last]
+    pulls = (0.0, 0.0)
+    if program.equalities:
+        pulls = ends[0] * Q[0][-1], ends[1] * Q[last][-1]
+        start = start[0] - pulls[0] * pulls[0] / Q[-1][-1], start[1] - pulls[0] * q[-1] / Q[-1][-1]
+        cross -= pulls[0] * pulls[1] / Q[-1][-1]
+        stop = stop[0] - pulls[1] * pulls[1] / Q[-1][-1], stop[1] - pulls[1] * q[-1] / Q[-1][-1]
+    curvature = start[0] - 2.0 * cross + stop[0]
+    slope = stop[0] - cross + start[1] - stop[1]
+    share = min(max(slope / curvature, 0.0), 1.0) if curvature > 0 else 0.5 + 0.5 * np.sign(slope)
+    lam = np.zeros(k)
+    lam[0] = share * ends[0]
+    lam[last] += (1.0 - share) * ends[1]
+    if program.equalities:
+        lam[-1] = (q[-1] - share * pulls[0] - (1.0 - share) * pulls[1]) / Q[-1][-1]
+    return lam
 
 
 def _unmet(program: Program) -> Array:
@@ -128,68 +156,89 @@ def _unmet(program: Program) -> Array:
     return out
 
 
-def factor(gramian: Array) -> Array:
-    """R (m, r) with ``R R^T = K``, from the eigenvalues of K scaled to unit diagonal, so that small gradients count."""
+def factor(gramian: Array, tolerance: float | None = None) -> Array:
+    """R (m, r) with ``R R^T = K``, by pivoted Cholesky of K scaled to unit diagonal, so that small gradients count.
+
+    Args:
+        gramian: K, (m, m).
+        tolerance: The squared sine below which a gradient lies in the span of the others; None for m roundings.
+    """
+    m = len(gramian)
     size = np.sqrt(np.maximum(gramian.diagonal(), 0.0))
     unit = 1.0 / np.where(size > 0, size, 1.0)
-    values, vectors = np.linalg.eigh(gramian * unit[:, None] * unit)
-    kept = values > len(values) * EPSILON * values[-1]
-    return np.asarray(size[:, None] * vectors[:, kept] * np.sqrt(values[kept]))
+    lower, pivots, rank, _ = dpstrf(gramian * np.outer(unit, unit), tolerance or m * EPSILON, lower=1)
+    root = np.zeros((m, rank))
+    root[pivots - 1] = lower[:, :rank] * _lower_triangle(m)[:, :rank]
+    return size[:, None] * root
+
+
+@lru_cache(maxsize=64)
+def _lower_triangle(m: int) -> Array:
+    return np.tri(m)
 
 
 def _typical_length(program: Program) -> float:
     """The length of a direction that meets the constraints, or of the shortest admissible gradient."""
-    lengths, k_f = program.lengths, len(program.simplex)
-    wanted = float((_unmet(program) / np.where(lengths > 0, lengths, np.inf)).max())
-    offered = lengths[:k_f] / np.where(program.a[:k_f] > 0, program.a[:k_f], 1.0)
-    return max(wanted, float(offered.min()) if k_f else 0.0) or 1.0
+    lengths = program.lengths
+    wanted = np.divide(_unmet(program), lengths, out=np.zeros(len(lengths)), where=lengths > 0)
+    k_f = len(program.simplex)
+    offered = np.where(program.simplex > 0, program.ends, lengths[:k_f])
+    return max(float(wanted.max()), float(offered.min()) if k_f else 0.0) or 1.0
 
 
 def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
-    """piqp on the primal in ``d = length x``, ``c = length^2 y`` with rows of unit norm; slacks where they have a price."""
+    """Piqp on the primal in ``d = length x``, ``c = length^2 y`` with rows of unit norm, slacks where priced."""
     gradients = program.rows @ factor(program.gramian)
     (k, r), k_f, k_h = gradients.shape, len(program.simplex), program.equalities
     length = relative_length * _typical_length(program)
     priced = k - k_f + k_h if np.isfinite(program.bound) else 0
     matrix = np.zeros((k, r + 1 + priced))
     matrix[:, :r] = gradients * length
-    matrix[:, r] = -length * length * program.a
-    norms = np.sqrt((matrix * matrix).sum(axis=1))
+    matrix[:, r] = program.a * (-length * length)
+    norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
     norms[norms == 0] = 1.0
     matrix /= norms[:, None]
     right = -program.linear / norms
     price = norms / (length * length)
-    diagonal = np.zeros(r + 1 + priced)
-    diagonal[:r] = 1.0
+    quadratic = np.zeros((r + 1 + priced, r + 1 + priced))
+    quadratic.flat[: r * (r + 2 + priced) : r + 2 + priced] = 1.0
     cost = np.zeros(r + 1 + priced)
-    cost[r] = k_f > 0
-    lowest = np.full(r + 1 + priced, -np.inf)
-    if not k_f:
-        diagonal[r] = 1.0
+    if k_f:
+        cost[r] = 1.0
+    else:
+        quadratic[r, r] = 1.0
+    lowest = None
     if priced:
         matrix[k_f:, r + 1 : r + 1 + k - k_f] = -np.eye(k - k_f)
         matrix[k - k_h :, r + 1 + k - k_f :] = np.eye(k_h)
         cost[r + 1 :] = program.bound * np.concatenate([price[k_f:], price[k - k_h :]])
+        lowest = np.full(r + 1 + priced, -np.inf)
         lowest[r + 1 :] = 0.0
+    lam = _piqp(quadratic, cost, matrix, right, k_h, lowest) / price
+    return program.feasible(lam if np.isfinite(lam).all() else np.zeros(k))
+
+
+def _piqp(
+    quadratic: Array, cost: Array, matrix: Array, right: Array, equalities: int, lowest: Array | None
+) -> Array:
+    """Multipliers (k,) of ``matrix x <= right``, the last rows equalities; the last iterate, whatever its status."""
+    inequalities = len(right) - equalities
     solver = piqp.DenseSolver()
     settings = solver.settings
     settings.eps_abs = settings.eps_rel = SOLVER_TOLERANCE
     settings.eps_duality_gap_abs = settings.eps_duality_gap_rel = SOLVER_TOLERANCE
-    inequalities = k - k_h
     solver.setup(
-        np.diag(diagonal),
+        quadratic,
         cost,
-        np.asfortranarray(matrix[inequalities:]) if k_h else None,
-        right[inequalities:] if k_h else None,
+        np.asfortranarray(matrix[inequalities:]) if equalities else None,
+        right[inequalities:] if equalities else None,
         np.asfortranarray(matrix[:inequalities]) if inequalities else None,
         None,
         right[:inequalities] if inequalities else None,
-        lowest if priced else None,
+        lowest,
     )
     solver.solve()
-    result = solver.result
-    lam = np.concatenate([result.z_u, result.y]) / price
-    return program.feasible(lam) if np.isfinite(lam).all() else program.feasible(np.zeros(k))
+    return np.concatenate([solver.result.z_u, solver.result.y])
 
 
 def _second_opinion(program: Program) -> Array:
@@ -218,10 +267,12 @@ def _active_set(program: Program, lam: Array) -> Array:
     unit = 1.0 / np.where(program.lengths > 0, program.lengths, 1.0)
     Q, q, a = program.quadratic * unit[:, None] * unit, program.linear * unit, program.a * unit
     lower, upper, mu = program.lower / unit, program.upper / unit, lam / unit
-    slack = program.slack(lam) * unit
     noise = EPSILON * len(q) * float(np.abs(mu).max())
-    at_upper = (upper - mu) < np.maximum(slack, noise)
-    at_lower = ((mu - lower) < np.maximum(-slack, noise)) & ~at_upper
+    length, slack = program.uncancelled(lam), program.slack(lam)
+    share = np.maximum(1.0 / (length * unit), program.a)
+    lack = slack / np.maximum(program.lengths * length + np.abs(program.linear) + abs(program.rate(lam)) * program.a, TINY)
+    at_upper = ((program.upper - lam) * share < lack) | (upper - mu < noise)
+    at_lower = (((lam - program.lower) * share < -lack) | (mu - lower < noise)) & ~at_upper
     best, best_residual = lam, program.residual(lam)
     for _ in range(4 * len(q) + 20):
         mu = np.where(at_lower, lower, np.where(at_upper, upper, mu))
@@ -260,28 +311,72 @@ def _to_stationary(Q: Array, q: Array, a: Array, free: Array, mu: Array) -> Arra
     return step
 
 
-def is_inconsistent(program: Program) -> bool:
-    """Whether no direction at all meets the linearised constraints (then the unbounded dual has no minimum).
+def is_doubtful(program: Program, answer: Answer) -> bool:
+    """Whether an answer without bound leaves it open that the linearised constraints cannot be met.
 
-    Smallest eta with ``S_i gradF^T d + q_i <= eta`` (inequalities), ``within +-eta`` (equalities), rows scaled to unit
-    length, found by linear programming. Rows of the order whose ``a`` is zero must not rise and count as inequalities.
+    Multipliers that run away make the direction a small difference of large parts, and a residual relative to
+    those parts falls with them. So an answer is beyond doubt only where little cancelled, no constrained row
+    vanishes and each is met relative to its own ``|q_i|``. Doubt costs time, not correctness.
     """
-    reach = program.rows @ factor(program.gramian)
-    size = np.sqrt((reach * reach).sum(axis=1))
-    size[size == 0] = 1.0
-    reach, q = reach / size[:, None], program.linear / size
-    largest = float(np.abs(q).max(initial=0.0))
-    if largest == 0.0:
+    if answer.residual > FAILED:
+        return True
+    lam, q = answer.multipliers, np.abs(program.linear)
+    if program.a.all() or not q.any():
         return False
-    bounded = program.a == 0
-    equal = slice(len(q) - program.equalities, len(q))
-    rows = np.vstack([reach[bounded], -reach[equal]])
-    sides = np.concatenate([-q[bounded], q[equal]]) / largest
+    uncancelled = np.abs(program.rows) @ np.sqrt(np.maximum(program.gramian.diagonal(), 0.0))
+    parts = float(np.abs(lam) @ uncancelled)
+    if float(lam @ program.quadratic @ lam) <= (FAILED * parts) ** 2:
+        return True
+    slack = program.slack(lam)
+    slack[len(lam) - program.equalities :] = np.abs(slack[len(lam) - program.equalities :])
+    is_unmet = slack > FAILED * q + PARALLEL * parts * program.lengths
+    return bool((is_unmet | ((program.lengths <= FAILED * uncancelled) & (q > 0))).any())
+
+
+def is_inconsistent(program: Program) -> bool:
+    """Whether no direction at all meets the linearised constraints (the unbounded dual then has no minimum).
+
+    With rows of unit length a direction must have ``S_i gradF^T d + q_i <= eta`` (within ``+-eta`` for
+    equalities), where eta is a millionth of the largest ``|q_i|``. Rows of the order whose ``a`` is zero must
+    not rise and count as inequalities. Gradients are taken as parallel, and rows as vanishing, where rounding
+    can make them so.
+    """
+    reach = program.rows @ factor(program.gramian, PARALLEL)
+    uncancelled = np.abs(program.rows) @ np.sqrt(np.maximum(program.gramian.diagonal(), 0.0))
+    size = np.sqrt((reach * reach).sum(axis=1))
+    vanishing = size <= PARALLEL * uncancelled
+    reach[vanishing] = 0.0
+    size = np.where(vanishing, uncancelled, size)
+    if (_unmet(program)[(program.a == 0) & (size == 0)] > 0).any():
+        return True
+    size[size == 0] = 1.0
+    is_equality = np.arange(len(size)) >= len(size) - program.equalities
+    kept = program.a == 0
+    needs, q, is_equality = (reach / size[:, None])[kept], (program.linear / size)[kept], is_equality[kept]
+    largest = float(np.abs(q).max(initial=0.0))
+    return largest > 0 and not _is_met_somewhere(needs, q / largest, is_equality)
+
+
+def _is_met_somewhere(rows: Array, q: Array, is_equality: npt.NDArray[np.bool_]) -> bool:
+    """Whether ``rows d + q <= eta`` (``= 0`` within eta) for some d and the tolerated eta.
+
+    The shortest d that meets the rows violated so far with equality is tried a few times; if none meets all of
+    them, linear programming finds the smallest eta.
+    """
+    active = is_equality | (q > 0)
+    for _ in range(WITNESSES):
+        d = np.linalg.lstsq(rows[active], -q[active], rcond=FAILED)[0]
+        left = rows @ d + q
+        left[is_equality] = np.abs(left[is_equality])
+        if (left <= FAILED).all():
+            return True
+        active = active | (left > 0)
+    both = np.vstack([rows, -rows[is_equality]])
     result = linprog(
         np.append(np.zeros(rows.shape[1]), 1.0),
-        A_ub=np.hstack([rows, -np.ones((len(rows), 1))]),
-        b_ub=sides,
+        A_ub=np.hstack([both, -np.ones((len(both), 1))]),
+        b_ub=np.concatenate([-q, q[is_equality]]),
         bounds=[(None, None)] * rows.shape[1] + [(0, None)],
         method="highs",
     )
-    return bool(result.status == 0 and result.fun > FAILED)
+    return bool(result.status != 0 or result.fun <= FAILED)

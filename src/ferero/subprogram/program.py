@@ -1,32 +1,33 @@
-"""The subprogram's dual as a small quadratic program, and the certificate that any answer to it can be held to."""
+"""The subprogram's dual as a small quadratic program, and the certificate that any answer to it is held to."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+import numpy.typing as npt
 
 from ferero.errors import InputError
 
 __all__ = ["Array", "Domain", "Program", "simplex_of"]
 
-Array = NDArray[np.float64]
-Domain = Literal["adaptive", "simplex"]
-MANY = 1e100  # stands for an infinite distance where it is multiplied by zero
+Array: TypeAlias = npt.NDArray[np.float64]
+Domain: TypeAlias = Literal["adaptive", "simplex"]
+
 EPSILON = float(np.finfo(np.float64).eps)
+MANY = 1e100  # stands for an infinite distance where it is multiplied by zero
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Program:
-    """One dual program: minimise ``1/2 lam.Q lam - q.lam`` over ``lam_f >= 0``, ``a.lam_f = b``, ``0 <= lam_g <= rho``,
-    ``|lam_h| <= rho``.
+    """One dual program: minimise ``lam.Q lam / 2 - q.lam`` over the domain of the multipliers.
 
-    ``Q = S K S^T`` with the stacked rows ``S = [A; B_g; B_h]`` and the gramian K. Its dual in turn is the primal of the
-    paper: minimise ``c + |d|^2 / 2`` with ``S_i gradF^T d + q_i <= c a_i / b`` (``= 0`` for the last rows), where rho
-    is the price of a unit of violation.
+    The domain is ``lam_f >= 0`` with ``a.lam_f = b``, ``0 <= lam_g <= rho``, ``|lam_h| <= rho``, and
+    ``Q = S K S^T`` with the stacked rows ``S = [A; B_g; B_h]`` and the gramian K. Its dual in turn is the
+    primal of the paper: minimise ``c + |d|^2 / 2`` with ``S_i gradF^T d + q_i <= c a_i / b`` (``= 0`` for the
+    last rows), where rho is the price of a unit of violation.
 
     Attributes:
         rows: S, (k, m): those of the order, of the inequalities, of the equalities.
@@ -34,9 +35,9 @@ class Program:
         linear: q, (k,): zero for the order's rows (or their current values), ``c_g G``, ``c_h H``.
         simplex: a, (k_f,), non-negative; its length is the number of the order's rows.
         total: b, positive.
-        equalities: how many of the last rows are equalities.
+        equalities: How many of the last rows are equalities.
         bound: rho, infinite unless the form is elastic.
-    """  # noqa: D205
+    """
 
     rows: Array
     gramian: Array
@@ -49,13 +50,13 @@ class Program:
     @cached_property
     def quadratic(self) -> Array:
         """Q, (k, k)."""
-        Q = self.rows @ self.gramian @ self.rows.T
+        Q: Array = self.rows @ self.gramian @ self.rows.T
         return 0.5 * (Q + Q.T)
 
     @cached_property
     def lengths(self) -> Array:
         """The norm of each row's gradient, (k,)."""
-        return np.sqrt(np.maximum(self.quadratic.diagonal(), 0.0))
+        return np.asarray(np.sqrt(np.maximum(self.quadratic.diagonal(), 0.0)))
 
     @cached_property
     def a(self) -> Array:
@@ -79,15 +80,15 @@ class Program:
         return out
 
     @cached_property
-    def shortest(self) -> float:
-        """A direction shorter than this is zero: the rounding of a sum with the longest admissible gradient in it."""
+    def ends(self) -> Array:
+        """The gradient of each corner of the order's domain, ``|A_i gradF| b / a_i``, (k_f,); 0 where a is 0."""
         k_f = len(self.simplex)
-        longest = (self.lengths[:k_f] / np.where(self.a[:k_f] > 0, self.a[:k_f], np.inf)).max(initial=0.0)
-        return len(self.linear) * EPSILON * float(longest)
+        a = self.a[:k_f]
+        return np.asarray(np.divide(self.lengths[:k_f], a, out=np.zeros(k_f), where=a > 0))
 
     def weights(self, lam: Array) -> Array:
         """``w = S^T lam``, (m,)."""
-        return lam @ self.rows
+        return np.asarray(lam @ self.rows)
 
     def rate(self, lam: Array) -> float:
         """The primal's c that belongs to the multipliers: ``lam_f.(q - Q lam)_f``."""
@@ -95,29 +96,35 @@ class Program:
         return float(lam[:k_f] @ (self.linear - self.quadratic @ lam)[:k_f])
 
     def slack(self, lam: Array) -> Array:
-        """``q - Q lam - c a / b``, (k,): what the direction leaves of each row of the primal; feasible if <= 0."""
+        """``q - Q lam - c a / b``, (k,): what the direction leaves of each primal row; feasible if <= 0."""
         k_f = len(self.simplex)
         left = self.linear - self.quadratic @ lam
-        return left - float(lam[:k_f] @ left[:k_f]) * self.a
+        return np.asarray(left - (lam[:k_f] @ left[:k_f]) * self.a)
+
+    def uncancelled(self, lam: Array) -> float:
+        """``sum_i |lam_i| |S_i gradF|``: the direction's length if nothing in it cancelled.
+
+        At least the rounding of a sum with the longest admissible gradient in it.
+        """
+        rounding = len(lam) * EPSILON * float(self.ends.max(initial=0.0))
+        return max(float(np.abs(lam) @ self.lengths), rounding)
 
     def residual(self, lam: Array) -> float:
         """The worst relative violation of the optimality conditions by ``lam``, none of them cancelled away.
 
-        Where a row of the primal is not met, or met with room to spare, its multiplier must be at a bound: the slack is
-        measured against ``|S_i gradF| D + |q_i|``, slack times distance to the bound against ``D^2 + |q|.|lam|``, and
-        the smaller counts. ``D = sum_i |lam_i| |S_i gradF|`` is the direction's length if nothing cancelled.
+        Where a row of the primal is not met, or met with room to spare, its multiplier must be at a bound: the
+        slack is measured against ``|S_i gradF| D + |q_i|``, slack times distance to the bound against
+        ``D^2 + |q|.|lam|``, and the smaller counts; D is the uncancelled length of the direction.
         """
-        size = np.abs(lam)
-        uncancelled = max(float(size @ self.lengths), self.shortest)
-        q = np.abs(self.linear)
-        scale = self.lengths * uncancelled + q
-        gap_scale = uncancelled**2 + float(q @ size)
+        size, q = np.abs(lam), np.abs(self.linear)
+        length = self.uncancelled(lam)
         left = self.slack(lam)
-        room = np.where(left > 0, self.upper - lam, lam - self.lower)
         slack = np.abs(left)
-        relative = slack / np.where(scale > 0, scale, 1.0)
-        gap = slack * np.minimum(room, MANY) / (gap_scale or 1.0)
-        return max(float(np.minimum(relative, gap).max()), self._outside(lam, size))
+        scale = self.lengths * length + q
+        scale[scale == 0] = 1.0
+        room = np.where(left > 0, self.upper - lam, lam - self.lower)
+        gap = slack * np.minimum(room, MANY) / (length * length + float(q @ size) or 1.0)
+        return max(float(np.minimum(slack / scale, gap).max()), self._outside(lam, size))
 
     def _outside(self, lam: Array, size: Array) -> float:
         """How far ``lam`` is from its domain, relative to its own size."""
@@ -131,7 +138,7 @@ class Program:
         reached = float(self.a @ clipped)
         if reached > 0:
             clipped[: len(self.simplex)] /= reached
-        return clipped
+        return np.asarray(clipped)
 
 
 def simplex_of(order_losses: Array, order: Array, domain: Domain) -> tuple[Array, Array]:
@@ -146,22 +153,23 @@ def simplex_of(order_losses: Array, order: Array, domain: Domain) -> tuple[Array
         a (..., k) and b (...).
 
     Raises:
-        InputError: the adaptive domain with a negative entry or no positive one.
+        InputError: The adaptive domain with a negative entry or no positive one.
     """
     if domain == "simplex":
-        a = (order != 0).any(axis=-1).astype(np.float64)
+        a = np.broadcast_to((order != 0).any(axis=-1), order_losses.shape).astype(np.float64)
         return a, np.ones(a.shape[:-1])
     if domain != "adaptive":
-        raise InputError(f'domain must be "adaptive" or "simplex", found {domain!r}.')
-    if (order_losses < 0).any():
+        raise InputError(f'domain: expected "adaptive" or "simplex", found {domain!r}.')
+    lowest = float(order_losses.min())
+    if lowest < 0:
         raise InputError(
-            f"losses: the adaptive domain needs A F >= 0, found an entry of {order_losses.min():.4g}. Subtract a lower "
+            f"losses: the adaptive domain needs A F >= 0, found an entry of {lowest:.4g}; subtract a lower "
             'bound from the losses (lower= in minimize) or use domain="simplex".'
         )
     total = order_losses.sum(axis=-1)
-    if (total <= 0).any():
+    if not total.all():
         raise InputError(
-            "losses: the adaptive domain needs a positive sum of A F, found 0: every loss is at its lower bound. "
-            'Nothing is left to improve; domain="simplex" takes any losses.'
+            "losses: the adaptive domain needs a positive sum of A F, found 0, so every loss is at its lower "
+            'bound and nothing is left to improve; domain="simplex" takes any losses.'
         )
     return order_losses, total

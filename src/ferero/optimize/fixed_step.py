@@ -1,0 +1,106 @@
+"""A method's own iteration with a fixed step, as the paper prints it: ``x <- x - step gradF w``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from ferero.methods import Method, Observation
+from ferero.optimize.evaluator import Evaluator
+from ferero.optimize.globalization import Outcome, Round
+from ferero.preference import Preference
+from ferero.subprogram.program import Array
+
+__all__ = ["iterate"]
+
+ONE = np.zeros(1, dtype=np.int64)
+
+
+def iterate(
+    evaluator: Evaluator,
+    start: Array,
+    preference: Preference,
+    method: Method[Any],
+    is_optimal: Callable[[Array, Array, Array], bool],
+    *,
+    step: float,
+    max_iter: int,
+    lower: Array,
+    on_round: Callable[[Round], bool],
+) -> Outcome:
+    """Runs ``max_iter`` steps, or until the certificate holds.
+
+    Args:
+        evaluator: the losses.
+        start: (n,).
+        preference: already in terms of ``F - lower``.
+        method: asked once a step, before it is taken.
+        is_optimal: ``(losses, jacobian, gradient sizes) -> bool``.
+        step: alpha.
+        max_iter: steps.
+        lower: what the method does not see of the losses, (m,).
+        on_round: called after every step; True ends the run.
+    """
+    x, state = start.copy(), method.init(preference)
+    sizes = np.zeros(evaluator.m)
+    taken: _Step | None = None
+    status, iteration = "max_iter", 0
+    while True:
+        losses = evaluator.losses(x[None])[0]
+        jacobian = evaluator.jacobians(ONE)[0]
+        if not (np.isfinite(losses).all() and np.isfinite(jacobian).all()):
+            status = "non_finite"
+            if taken is not None:
+                x, losses, jacobian = taken.origin
+            break
+        sizes = np.maximum(sizes, np.linalg.norm(jacobian, axis=1))
+        if taken is not None and on_round(_round(x, losses, taken)):
+            status = "stopped"
+            break
+        if is_optimal(losses, jacobian, sizes):
+            status = "converged"
+            break
+        if iteration >= max_iter:
+            break
+        gramian = jacobian @ jacobian.T
+        observation = Observation(
+            losses=torch.from_numpy(losses - lower),
+            gramian=torch.from_numpy(gramian),
+            slopes=None if taken is None else torch.from_numpy(taken.slopes),
+        )
+        decision, state = method.update(preference, observation, state)
+        weights = decision.weights.double().numpy()
+        direction = -weights @ jacobian
+        violation = float(preference.violation(losses - lower).numpy().max(initial=0.0))
+        length = step * float(np.linalg.norm(direction))
+        taken = _Step((x, losses, jacobian), weights, -gramian @ weights, violation, length)
+        x = x + step * direction
+        iteration += 1
+    calls = iteration + 1
+    return Outcome(status, x, losses, jacobian, sizes, iteration, calls * (1 + evaluator.gradient_cost), calls)
+
+
+class _Step(NamedTuple):
+    """The step just taken: where from, with which weights, and its infinitesimal slopes."""
+
+    origin: tuple[Array, Array, Array]
+    weights: Array
+    slopes: Array
+    violation: float
+    length: float
+
+
+def _round(x: Array, losses: Array, taken: _Step) -> Round:
+    return Round(
+        runs=ONE,
+        accepted=np.ones(1, dtype=bool),
+        losses=losses[None],
+        weights=taken.weights[None],
+        violation=np.array([taken.violation]),
+        stationarity=np.array([np.nan]),
+        length=np.array([taken.length]),
+        points=x[None],
+    )

@@ -1,0 +1,286 @@
+"""`minimize`: the trade-off you ask for, on a deterministic problem, with SciPy's habits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ferero.errors import InputError, UnsupportedError
+from ferero.geometry import Cone
+from ferero.geometry.arrays import ArrayLike, to_float64
+from ferero.methods import Ferero, Method
+from ferero.optimize.certificate import KKT, kkt_of
+from ferero.optimize.evaluator import Evaluator, Function, Point, make_evaluator
+from ferero.optimize.fixed_step import iterate
+from ferero.optimize.globalization import Outcome, Round, descend
+from ferero.optimize.result import History, Progress, Result, Status, message_for
+from ferero.optimize.setup import build_merit
+from ferero.preference import Preference
+from ferero.subprogram.program import Array
+
+__all__ = ["minimize", "minimize_many"]
+
+Callback = Callable[[Progress], object]
+
+
+def minimize(
+    fun: Function,
+    x0: Point,
+    preference: Preference,
+    *,
+    method: Method[Any] | None = None,
+    step: float | Literal["auto"] = "auto",
+    max_iter: int = 200,
+    tol: float = 1e-6,
+    jac: Function | None = None,
+    lower: ArrayLike | None = None,
+    callback: Callback | None = None,
+) -> Result:
+    """Find the point of the Pareto front that the preference asks for, or say what stands in the way.
+
+    ``step="auto"`` is Algorithm 1 with a trust radius and a quasi-Newton metric: it does not depend on the units of
+    losses or parameters and never takes a step that makes its merit worse. ``step=0.05`` is the paper's fixed step,
+    ``x <- x - 0.05 gradF w``, with the method's own weights.
+
+    Args:
+        fun: ``fun(theta) -> (m,)`` losses. It gets what ``x0`` is: a torch tensor (gradients are taken by autograd) or a
+            numpy array.
+        x0: the start, of any shape.
+        preference: what is wanted of the losses.
+        method: `Ferero()` by default. Others need a fixed step.
+        step: "auto" or a positive number.
+        max_iter: the most steps taken.
+        tol: on each part of the KKT certificate, all relative.
+        jac: ``jac(theta) -> (m, n)``; without it, autograd or (numpy) central differences.
+        lower: lower bounds of the losses, (m,) or one number, where they can be negative; 0 by default.
+        callback: called with a `Progress` after each step; StopIteration ends the run.
+
+    Returns:
+        The `Result`; not converging is a status with advice, not an exception.
+
+    Raises:
+        InputError: for arguments of the wrong kind or size.
+        UnsupportedError: a method that does not understand the preference or needs a fixed step.
+
+    Example:
+        >>> import torch, ferero
+        >>> fun = lambda x: torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])
+        >>> r = ferero.minimize(fun, torch.tensor([3.0, -2.0]), ferero.Preference.ray([1.0, 2.0]))
+        >>> r.status, round(float(r.losses[1] / r.losses[0]), 4)
+        ('converged', 2.0)
+    """
+    _check_single(preference)
+    method = Ferero() if method is None else method
+    _check_options(method, preference, step, max_iter, tol)
+    evaluator, starts = make_evaluator(fun, x0, jac, 1)
+    return _run(evaluator, starts, [preference], method, step, max_iter, tol, lower, callback)[0]
+
+
+def minimize_many(
+    fun: Function,
+    x0: Point,
+    preferences: Sequence[Preference],
+    *,
+    method: Method[Any] | None = None,
+    step: float | Literal["auto"] = "auto",
+    max_iter: int = 200,
+    tol: float = 1e-6,
+    jac: Function | None = None,
+    lower: ArrayLike | None = None,
+) -> list[Result]:
+    """`minimize` for several preferences at once: one start for all, (n,), or one for each, (P, n)."""
+    method = Ferero() if method is None else method
+    for preference in preferences:
+        _check_single(preference)
+        _check_options(method, preference, step, max_iter, tol)
+    evaluator, starts = make_evaluator(fun, x0, jac, len(preferences))
+    return _run(evaluator, starts, list(preferences), method, step, max_iter, tol, lower, None)
+
+
+def _run(
+    evaluator: Evaluator,
+    starts: Array,
+    preferences: list[Preference],
+    method: Method[Any],
+    step: float | Literal["auto"],
+    max_iter: int,
+    tol: float,
+    lower: ArrayLike | None,
+    callback: Callback | None,
+) -> list[Result]:
+    losses = evaluator.losses(starts)
+    m = preferences[0].m
+    if evaluator.m != m:
+        raise InputError(
+            f"fun(x0): expected {m} losses, as the preference names them ({', '.join(preferences[0].names)}), "
+            f"found {evaluator.m}."
+        )
+    bounds = _lower_bounds(lower, m)
+    recorder = _Recorder(evaluator, losses, callback)
+    readable = np.where(np.isfinite(losses).all(axis=1, keepdims=True), losses, 1.0)
+
+    def is_optimal(run: int, values: Array, jacobian: Array, sizes: Array) -> bool:
+        return kkt_of(preferences[run], values, jacobian, sizes).worst <= tol
+
+    if step == "auto":
+        merit, cones = build_merit(preferences, readable, bounds, getattr(method, "domain", "adaptive"))
+        outcomes = descend(
+            evaluator, starts, losses, merit, is_optimal, max_iter=max_iter, tol=tol, on_round=recorder
+        )
+    else:
+        cones, outcomes = [Cone(p.A) for p in preferences], []
+        for run, preference in enumerate(preferences):
+            recorder.run = run
+            outcome = iterate(
+                evaluator,
+                starts[run],
+                _shifted(preference, bounds),
+                method,
+                partial(is_optimal, run),
+                step=float(step),
+                max_iter=max_iter,
+                lower=bounds,
+                on_round=recorder,
+            )
+            outcomes.append(outcome)
+    return [
+        _result(evaluator, preferences[i], outcome, cones[i], recorder.history(i), tol)
+        for i, outcome in enumerate(outcomes)
+    ]
+
+
+class _Recorder:
+    """Keeps the rounds as they come and tells the callback."""
+
+    def __init__(self, evaluator: Evaluator, start: Array, callback: Callback | None) -> None:
+        self._evaluator, self._start, self._callback = evaluator, start, callback
+        self._rounds: list[tuple[int, Round]] = []
+        self._steps = 0
+        self.run = 0  # the run that a round's index 0 stands for, where runs are taken one by one
+
+    def __call__(self, record: Round) -> bool:
+        self._rounds.append((self.run, record))
+        if self._callback is None or not record.accepted[0]:
+            return False
+        self._steps += 1
+        x = self._evaluator.restore(record.points[0])
+        progress = Progress(self._steps, x, record.losses[0], record.weights[0], float(record.violation[0]))
+        try:
+            self._callback(progress)
+        except StopIteration:
+            return True
+        return False
+
+    def history(self, run: int) -> History:
+        """The accepted rounds of one run."""
+        found = [
+            (record, int(at[0]))
+            for first, record in self._rounds
+            if len(at := np.flatnonzero((record.runs + first == run) & record.accepted))
+        ]
+        m = self._start.shape[1]
+
+        def gather(name: str, shape: tuple[int, ...]) -> Array:
+            return np.array([getattr(record, name)[i] for record, i in found]).reshape(len(found), *shape)
+
+        return History(
+            losses=np.concatenate([self._start[run][None], gather("losses", (m,))]),
+            weights=gather("weights", (m,)),
+            violation=gather("violation", ()),
+            stationarity=gather("stationarity", ()),
+            length=gather("length", ()),
+        )
+
+
+def _result(
+    evaluator: Evaluator, preference: Preference, outcome: Outcome, cone: Cone, history: History, tol: float
+) -> Result:
+    kkt = _kkt(preference, outcome)
+    stopped = outcome.status == "stopped"
+    status: Status = "max_iter" if stopped else outcome.status  # type: ignore[assignment]
+    message = message_for(status, preference, outcome.losses, kkt, tol)
+    x = evaluator.restore(outcome.point)
+    return Result(
+        x=x,
+        losses=_like(x, outcome.losses),
+        weights=_like(x, kkt.weights),
+        multipliers=_like(x, kkt.multipliers),
+        kkt=kkt,
+        status=status,
+        message=f"stopped by the callback at {kkt}." if stopped else message,
+        iterations=outcome.iterations,
+        evaluations=outcome.evaluations,
+        gradient_evaluations=outcome.gradient_evaluations,
+        cone=cone,
+        history=history,
+        preference=preference,
+    )
+
+
+def _kkt(preference: Preference, outcome: Outcome) -> KKT:
+    if np.isfinite(outcome.losses).all() and np.isfinite(outcome.jacobian).all():
+        return kkt_of(preference, outcome.losses, outcome.jacobian, outcome.gradient_sizes)
+    rows = preference.A.shape[0] + preference.m_g + preference.m_h
+    return KKT(np.inf, np.inf, np.inf, np.full(preference.m, np.nan), np.full(rows, np.nan))
+
+
+def _like(x: Point, values: Array) -> Point:
+    return torch.from_numpy(values.copy()) if isinstance(x, Tensor) else values.copy()
+
+
+def _shifted(preference: Preference, lower: Array) -> Preference:
+    """The same preference about ``F - lower``."""
+    if not lower.any():
+        return preference
+    shift = torch.from_numpy(lower)
+    return Preference.from_matrices(
+        A=preference.A,
+        B_g=preference.B_g,
+        b_g=preference.b_g + preference.B_g @ shift,
+        B_h=preference.B_h,
+        b_h=preference.b_h + preference.B_h @ shift,
+        names=preference.names,
+    )
+
+
+def _check_single(preference: Preference) -> None:
+    if not isinstance(preference, Preference):
+        raise InputError(f"preference: expected a ferero.Preference, found {type(preference).__name__}.")
+    if preference.members:
+        raise InputError("preference: expected a single one, found a stack; use ferero.trace for several.")
+
+
+def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float) -> None:
+    refusal = method.understands(preference)
+    if refusal is not None:
+        raise UnsupportedError(f"{type(method).__name__}: {refusal}")
+    if isinstance(step, str):
+        if step != "auto":
+            raise InputError(f'step: expected "auto" or a positive number, found {step!r}.')
+        if not getattr(method, "has_merit", False):
+            raise UnsupportedError(
+                f'{type(method).__name__} has no merit to globalise; step="auto" needs one. Give a fixed step, for '
+                "example step=0.05."
+            )
+    elif not (isinstance(step, (int, float)) and np.isfinite(step) and step > 0):
+        raise InputError(f'step: expected "auto" or a positive number, found {step!r}.')
+    if not (isinstance(max_iter, (int, np.integer)) and max_iter >= 0):
+        raise InputError(f"max_iter: expected a non-negative integer, found {max_iter!r}.")
+    if not (isinstance(tol, (int, float)) and tol > 0):
+        raise InputError(f"tol: expected a positive number, found {tol!r}.")
+
+
+def _lower_bounds(lower: ArrayLike | None, m: int) -> Array:
+    if lower is None:
+        return np.zeros(m)
+    bounds = to_float64(lower, "lower").numpy()
+    if bounds.ndim > 1 or (bounds.ndim == 1 and len(bounds) != m):
+        raise InputError(f"lower: expected one number or shape ({m},), found shape {bounds.shape}.")
+    if not np.isfinite(bounds).all():
+        raise InputError("lower: expected finite numbers, found NaN or infinity.")
+    return np.broadcast_to(bounds, (m,)).copy()

@@ -1,0 +1,152 @@
+"""What `minimize` answers with, and the advice that goes with each way to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ferero.geometry import Cone
+from ferero.optimize.certificate import KKT
+from ferero.optimize.evaluator import Point
+from ferero.preference import Preference
+from ferero.subprogram.program import Array
+
+__all__ = ["History", "Progress", "Result", "Status", "message_for"]
+
+Status = Literal["converged", "max_iter", "unattainable", "stalled", "non_finite"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is given after each step that was taken; raise StopIteration to end the run.
+
+    Attributes:
+        iteration: steps taken so far.
+        x: the point, as the user holds it.
+        losses: F there, (m,).
+        weights: the w of the step, (m,).
+        violation: the largest relative violation before the step.
+    """
+
+    iteration: int
+    x: Point
+    losses: Array
+    weights: Array
+    violation: float
+
+
+@dataclass(frozen=True)
+class History:
+    """One row per step that was taken, after the start.
+
+    Attributes:
+        losses: (T + 1, m), beginning with the start's.
+        weights: (T, m).
+        violation: the largest relative violation before each step, (T,).
+        stationarity: before each step, (T,).
+        length: of each step, (T,).
+    """
+
+    losses: Array
+    weights: Array
+    violation: Array
+    stationarity: Array
+    length: Array
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The point that was found, with its certificate.
+
+    Attributes:
+        x: the point: type, dtype and shape of x0.
+        losses: F(x), (m,).
+        weights: w with ``gradF w`` as small as the certificate says, (m,).
+        multipliers: [lam_f; lam_g; lam_h] behind them.
+        kkt: stationarity, complementarity and feasibility, each relative.
+        status: how it ended.
+        message: the same in a sentence, with advice.
+        iterations: steps taken.
+        evaluations: calls of fun (those for differences included).
+        gradient_evaluations: Jacobians.
+        cone: the order that the search used.
+        history: losses, weights and violation along the way.
+        preference: what was asked for.
+    """
+
+    x: Point
+    losses: Point
+    weights: Point
+    multipliers: Point
+    kkt: KKT
+    status: Status
+    message: str
+    iterations: int
+    evaluations: int
+    gradient_evaluations: int
+    cone: Cone
+    history: History = field(repr=False)
+    preference: Preference = field(repr=False)
+
+    @property
+    def success(self) -> bool:
+        """Whether the conditions are met to the tolerance."""
+        return self.status == "converged"
+
+    def __str__(self) -> str:
+        names = self.preference.names
+        found = "  ".join(f"{name} = {float(value):.6g}" for name, value in zip(names, self.losses, strict=True))
+        return (
+            f"{self.status}: {self.message}\n  {found}\n  {self.kkt}\n"
+            f"  {self.iterations} steps, {self.evaluations} evaluations"
+        )
+
+
+def message_for(status: Status, preference: Preference, losses: Array, kkt: KKT, tol: float) -> str:
+    """The sentence for how a run ended, with what to do about it."""
+    if status == "converged":
+        return "the first-order conditions hold to the tolerance." + _beyond_the_line(preference, kkt)
+    binding = _binding(preference, losses, tol)
+    if status == "unattainable":
+        return (
+            f"no step from here reduces the violation to first order; this is the closest point found. Not met: "
+            f"{binding}. Relax it, or start elsewhere: with non-convex losses another start may reach it."
+        )
+    if status == "max_iter":
+        unmet = f" Not met yet: {binding}." if binding else ""
+        return f"max_iter was reached at {kkt}.{unmet} Raise max_iter or tol, or continue from r.x."
+    if status == "stalled":
+        return (
+            f"steps are too small for the losses to show a change, at {kkt}. If that is not good enough, check jac or "
+            "rounding in fun (float32 resolves stationarity to about 1e-3), or loosen tol."
+        )
+    return "a loss or a gradient became NaN or infinite; the last finite point is returned. Check fun there."
+
+
+def _binding(preference: Preference, losses: Array, tol: float) -> str:
+    """The constraints that are violated, worst first, with by how much."""
+    violation = preference.violation(losses).numpy()
+    rows = np.vstack([preference.B_g.numpy(), preference.B_h.numpy()])
+    offsets = np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
+    scale = np.abs(rows) @ np.abs(losses) + np.abs(offsets)
+    labels = (*preference.labels_g, *preference.labels_h)
+    worst: dict[str, float] = {}
+    for label, amount, size in zip(labels, violation, scale, strict=True):
+        if amount > tol * size:
+            worst[label] = max(worst.get(label, 0.0), float(amount))
+    ordered = sorted(worst.items(), key=lambda item: -item[1])
+    return ", ".join(f"{label} (by {amount:.3g})" for label, amount in ordered)
+
+
+def _beyond_the_line(preference: Preference, kkt: KKT) -> str:
+    """A note where a point meets its constraints but all losses could fall by leaving them."""
+    size = float(np.abs(kkt.weights).max(initial=0.0))
+    rises = [name for name, w in zip(preference.names, kkt.weights, strict=True) if w < -1e-6 * size]
+    if not rises or not len(preference.labels_g) + len(preference.labels_h):
+        return ""
+    return f" The constraints hold {', '.join(rises)} up: without them every loss could fall further."

@@ -1,0 +1,105 @@
+"""From preferences and the losses at the start to merit functions: which cone, which direction, which units."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ferero.errors import ConeError
+from ferero.geometry import Cone
+from ferero.optimize.merit import Merit
+from ferero.preference import Preference
+from ferero.subprogram import Program, simplex_of, solve_exact
+from ferero.subprogram.program import Array, Domain
+
+__all__ = ["build_merit", "choose_cone", "nearest_satisfying"]
+
+
+def nearest_satisfying(preference: Preference, losses: Array) -> Array:
+    """The losses nearest to the given ones that meet the constraints, distances relative to the given ones; (m,)."""
+    B = np.vstack([preference.B_g.numpy(), preference.B_h.numpy()])
+    b = np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
+    if not len(b):
+        return losses
+    scale = np.where(losses != 0, np.abs(losses), np.abs(losses).max() or 1.0)
+    program = Program(B, np.diag(scale**2), B @ losses + b, np.zeros(0), 1.0, preference.m_h)
+    return losses - scale**2 * program.weights(solve_exact(program).multipliers)
+
+
+def choose_cone(preference: Preference, losses: Array) -> Cone:
+    """The preference's own cone, or the orthant, opened so far that the losses may move to the nearest wanted ones.
+
+    A line needs no opening: its merit is aligned with it, and a loss below the line may rise as it is.
+    """
+    if preference.cone is not None:
+        return preference.cone
+    orthant = Cone.orthant(preference.m)
+    if preference.ray is not None:
+        return orthant
+    target = nearest_satisfying(preference, losses)
+    if np.allclose(target, losses, rtol=1e-9, atol=0.0):
+        return orthant
+    try:
+        return orthant.allowing_ascent(losses, target)
+    except ConeError:  # the nearest wanted losses are all higher: no order can call that better
+        return orthant
+
+
+def build_merit(
+    preferences: Sequence[Preference], losses: Array, lower: Array, domain: Domain
+) -> tuple[Merit, list[Cone]]:
+    """The merit functions for runs that start at the given losses, and the cones they use.
+
+    Args:
+        preferences: P single ones over the same names.
+        losses: (P, m).
+        lower: lower bounds of the losses, (m,).
+        domain: "adaptive" or "simplex", for preferences that are not lines.
+    """
+    cones = [choose_cone(p, F) for p, F in zip(preferences, losses, strict=True)]
+    k_f = max(cone.matrix.shape[0] for cone in cones)
+    m_g, m_h = max(p.m_g for p in preferences), max(p.m_h for p in preferences)
+    P, m = losses.shape
+    order, rates, origin = np.zeros((P, k_f, m)), np.zeros((P, k_f)), losses.copy()
+    rows, offsets = np.zeros((P, m_g + m_h, m)), np.zeros((P, m_g + m_h))
+    offsets[:, :m_g] = -1.0
+    price, follows = np.ones(P), np.zeros(P, dtype=bool)
+    for i, (p, cone) in enumerate(zip(preferences, cones, strict=True)):
+        A, k = cone.matrix.numpy(), cone.matrix.shape[0]
+        order[i, :k] = A
+        aligned = _aligned(p, A, losses[i])
+        if aligned is not None:
+            origin[i], rates[i, :k] = aligned
+            price[i] = float(p.m_g > 0)
+        else:
+            rates[i, :k], follows[i] = _proportional(A, losses[i] - lower, domain)
+        for B, b, at in ((p.B_g, p.b_g, 0), (p.B_h, p.b_h, m_g)):
+            size = np.abs(B.numpy()) @ np.abs(losses[i]) + np.abs(b.numpy())
+            size[size == 0] = 1.0
+            rows[i, at : at + len(size)] = B.numpy() / size[:, None]
+            offsets[i, at : at + len(size)] = b.numpy() / size
+        if not p.m_g + p.m_h:
+            price[i] = 0.0
+    bounds = np.broadcast_to(lower, losses.shape).copy()
+    return Merit(order, origin, rates, rows, offsets, m_h, price, follows, bounds), cones
+
+
+def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Array] | None:
+    """z and a of a line whose vector is an improvement in every row, None for what is not one."""
+    if preference.ray is None:
+        return None
+    rates = A @ preference.ray.numpy()
+    if not (rates > 0).all():
+        return None
+    origin = np.zeros_like(losses) if preference.through is None else preference.through.numpy()
+    size = float(np.abs(A @ (losses - origin) / rates).max())
+    return origin, rates * (size or 1.0)
+
+
+def _proportional(A: Array, losses: Array, domain: Domain) -> tuple[Array, bool]:
+    """a in proportion to the losses (adaptive), or the same for all rows (simplex); and whether it follows them."""
+    values = A @ losses
+    if domain == "adaptive" and (values.any() or (values < 0).any()):
+        return simplex_of(values, A, domain)[0], True
+    return np.full(len(A), float(np.abs(values).max()) or 1.0), False
