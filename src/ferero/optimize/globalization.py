@@ -26,6 +26,7 @@ __all__ = ["Outcome", "Round", "descend"]
 ACCEPTED_SHARE = 0.1  # of the predicted decrease that a step must bring
 GOOD_SHARE = 0.75  # above which the radius grows
 GROWTH = 2.5
+CORRECTABLE = 10.0  # a rejected step is corrected if the merit rose by at most this multiple of what it should fall
 FITS = 1.1  # step lengths up to this multiple of the radius are taken
 NEARLY_STATIONARY = 0.01  # relative stationarity at which an unmet constraint raises its price
 PRICE_GROWTH = 10.0
@@ -33,7 +34,7 @@ STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which 
 HIGHEST_PRICE = 1e8
 MOST_REJECTIONS = 30
 BLIND_STEPS = 12  # longer and longer ones, before a plateau is believed
-FIRST_SHARE = 0.5  # of the first length scale that the first radius takes
+FIRST_SHARE = 0.3  # of the first length scale that the first radius takes
 FITTING_ROUNDS = 12
 MANY_RUNS = 4  # from which the batched subprogram pays
 Mask = NDArray[np.bool_]
@@ -103,6 +104,8 @@ class _Runs:
     jacobian: Array
     sizes: Array  # largest gradient norm of each loss so far, (P, m)
     radius: Array
+    bend: Array  # what a rejected step showed of the losses beyond first order, (P, m); zero where the step is not being corrected
+    retreat: Array  # the radius to go back to if the correction fails, (P,)
     rejections: NDArray[np.int64]
     iterations: NDArray[np.int64]
     evaluations: NDArray[np.int64]
@@ -110,7 +113,7 @@ class _Runs:
     metric: Metric
 
     def keep(self, runs: Mask) -> None:
-        for name in ("ids", "points", "losses", "jacobian", "sizes", "radius", "rejections", "iterations", "evaluations"):
+        for name in ("ids", "points", "losses", "jacobian", "sizes", "radius", "bend", "retreat", "rejections", "iterations", "evaluations"):
             setattr(self, name, getattr(self, name)[runs])
         self.merit.keep(runs)
         self.metric.keep(runs)
@@ -162,6 +165,8 @@ def descend(
     runs.keep(finite)
     while len(runs.ids):
         proposal = _propose(runs)
+        if _drop_hopeless_corrections(runs, proposal).any():
+            continue
         measures = _measure(runs, proposal)
         verdicts = _judge(runs, proposal, measures, is_optimal, max_iter, tol)
         going = np.array([verdict is None for verdict in verdicts])
@@ -194,6 +199,8 @@ def _begin(evaluator: Evaluator, points: Array, losses: Array, merit: Merit) -> 
         jacobian=jacobian,
         sizes=sizes,
         radius=_first_radius(points, losses - merit.lower, sizes),
+        bend=np.zeros_like(losses),
+        retreat=np.zeros(P),
         rejections=np.zeros(P, dtype=np.int64),
         iterations=np.zeros(P, dtype=np.int64),
         evaluations=np.full(P, 1 + evaluator.gradient_cost),
@@ -215,9 +222,10 @@ def _propose(runs: _Runs) -> _Proposal:
     merit, J = runs.merit, runs.jacobian
     JM = runs.metric.apply(J)
     gramian = JM @ J.transpose(0, 2, 1)
-    order_values = merit.order_values(runs.losses)
+    bent = runs.losses + runs.bend
+    order_values = merit.order_values(bent)
     worst = merit.worst(order_values)
-    values = merit.constraint_values(runs.losses)
+    values = merit.constraint_values(bent)
     priced = bool(merit.price.any())
     rows = np.concatenate([merit.order, merit.rows], axis=1) if priced else merit.order
     linear = order_values - worst[:, None] * merit.rates
@@ -237,7 +245,9 @@ def _propose(runs: _Runs) -> _Proposal:
         if not todo.any():
             break
         eta[todo] /= ratio[todo]
-    ahead = runs.losses + (J @ step[:, :, None])[:, :, 0]
+    ahead = bent + (J @ step[:, :, None])[:, :, 0]
+    along = (weights * (gramian @ weights[:, :, None])[:, :, 0]).sum(axis=-1)
+    curvature = np.where(runs.metric.is_scaled & ~runs.bend.any(axis=-1), 0.5 * eta**2 * along, 0.0)
     left = merit.violation(merit.constraint_values(ahead)).sum(axis=-1)
     k_f = merit.order.shape[1]
     return _Proposal(
@@ -247,9 +257,17 @@ def _propose(runs: _Runs) -> _Proposal:
         step=step,
         length=length,
         eta=eta,
-        predicted=merit.value(runs.losses) - merit.value(ahead),
+        predicted=merit.value(runs.losses) - merit.value(ahead) - curvature,
         left=left,
     )
+
+
+def _drop_hopeless_corrections(runs: _Runs, proposal: _Proposal) -> Mask:
+    """Corrections that promise nothing are not worth an evaluation."""
+    hopeless = runs.bend.any(axis=-1) & (proposal.predicted <= _rounding(runs))
+    runs.bend = np.where(hopeless[:, None], 0.0, runs.bend)
+    runs.radius = np.where(hopeless, runs.retreat, runs.radius)
+    return np.asarray(hopeless)
 
 
 def _multipliers(rows: Array, gramian: Array, linear: Array, merit: Merit, which: Mask) -> Array:
@@ -323,7 +341,7 @@ def _judge(
             verdicts[i] = "stalled"
         elif runs.iterations[i] >= max_iter:
             verdicts[i] = "max_iter"
-    for i in np.flatnonzero(_wants_a_higher_price(proposal, measures, tol)):
+    for i in np.flatnonzero(_wants_a_higher_price(runs, proposal, measures, tol)):
         if verdicts[i] is None and _is_violation_stuck(runs, i, tol):
             verdicts[i] = "unattainable"
     return verdicts
@@ -346,16 +364,16 @@ def _is_blind(runs: _Runs) -> Mask:
     return np.asarray(~runs.metric.is_scaled & (runs.rejections < BLIND_STEPS) & (runs.sizes > 0).any(axis=-1))
 
 
-def _wants_a_higher_price(proposal: _Proposal, measures: _Measures, tol: float) -> Mask:
+def _wants_a_higher_price(runs: _Runs, proposal: _Proposal, measures: _Measures, tol: float) -> Mask:
     """Nearly stationary with a violation that the step would not mend."""
     unmended = (measures.feasibility > tol) & (proposal.left > 0.5 * measures.violation)
-    return np.asarray(unmended & (measures.balance <= NEARLY_STATIONARY))
+    return np.asarray(unmended & (measures.balance <= NEARLY_STATIONARY) & ~runs.bend.any(axis=-1))
 
 
 def _raise_prices(runs: _Runs, proposal: _Proposal, measures: _Measures, tol: float) -> Mask:
     resolved = _is_below_rounding(runs, proposal) & ~_is_blind(runs)
     stuck = (measures.feasibility > tol) & ((runs.rejections > MOST_REJECTIONS) | resolved)
-    wanted = (_wants_a_higher_price(proposal, measures, tol) | stuck) & (runs.merit.price < HIGHEST_PRICE)
+    wanted = (_wants_a_higher_price(runs, proposal, measures, tol) | stuck) & (runs.merit.price < HIGHEST_PRICE)
     runs.merit.price = np.where(wanted, np.maximum(PRICE_GROWTH * runs.merit.price, 1.0), runs.merit.price)
     runs.rejections = np.where(wanted, 0, runs.rejections)
     return np.asarray(wanted)
@@ -392,10 +410,10 @@ def _try(
         actual = runs.merit.value(runs.losses) - runs.merit.value(losses)
     actual = np.where(np.isfinite(losses).all(axis=-1) & np.isfinite(actual), actual, -np.inf)
     accepted = (actual >= ACCEPTED_SHARE * proposal.predicted) & (actual > 0)
+    _resize(runs, proposal, losses, actual, accepted)
     done: dict[int, str] = {}
     if accepted.any():
         done = _move(evaluator, runs, proposal, trial, losses, accepted)
-    _resize(runs, proposal, actual, accepted)
     record = Round(
         runs.ids, accepted, runs.losses, proposal.weights, measures.feasibility, measures.stationarity, proposal.length,
         runs.points,
@@ -427,14 +445,24 @@ def _move(
     return {int(i): "non_finite" for i in np.flatnonzero(~finite)}
 
 
-def _resize(runs: _Runs, proposal: _Proposal, actual: Array, accepted: Mask) -> None:
-    """Grow the radius after good steps, shrink it after bad ones by where a parabola through both slopes has its foot."""
-    share = actual / np.where(proposal.predicted > 0, proposal.predicted, np.inf)
-    grown = np.maximum(runs.radius, GROWTH * proposal.length)
-    with np.errstate(invalid="ignore"):
-        foot = np.where(proposal.predicted > actual, 0.5 * proposal.predicted / (proposal.predicted - actual), 0.5)
-    shrunk = proposal.length * np.clip(np.nan_to_num(foot, nan=0.1), 0.1, 0.5)
-    kept = np.where(share > GOOD_SHARE, grown, runs.radius)
+def _resize(runs: _Runs, proposal: _Proposal, losses: Array, actual: Array, accepted: Mask) -> None:
+    """Grow the radius after good steps. After a bad one first correct the step for the curvature that it met, then
+    shrink: to where a parabola through value, slope and new value has its foot.
+    """
+    predicted = proposal.predicted
+    share = actual / np.where(predicted > 0, predicted, np.inf)
+    grown = np.where(share > GOOD_SHARE, np.maximum(runs.radius, GROWTH * proposal.length), runs.radius)
+    loss = np.where(np.isfinite(actual), predicted - actual, np.inf)
+    shrunk = proposal.length * np.clip(0.5 * predicted / np.where(loss > 0, loss, np.inf), 0.1, 0.5)
+    correcting = runs.bend.any(axis=-1)
+    shrunk = np.where(correcting, runs.retreat, shrunk)
+    runs.retreat = shrunk
     unseen = (np.abs(actual) <= _rounding(runs)) & _is_blind(runs)
-    runs.radius = np.where(accepted, kept, np.where(unseen, GROWTH * proposal.length, shrunk))
+    correctable = (
+        ~accepted & runs.metric.is_scaled & ~correcting & (actual > -CORRECTABLE * np.abs(predicted))
+    )
+    kept = np.where(correctable, runs.radius, np.where(unseen, GROWTH * proposal.length, shrunk))
+    runs.radius = np.where(accepted, grown, kept)
+    met = losses - runs.losses - (runs.jacobian @ proposal.step[:, :, None])[:, :, 0]
+    runs.bend = np.where(correctable[:, None], np.where(np.isfinite(met), met, 0.0), 0.0)
     runs.rejections = np.where(accepted, 0, runs.rejections + 1)

@@ -18,6 +18,7 @@ __all__ = ["DenseMetric", "LimitedMetric", "Metric", "make_metric"]
 
 DENSE_LIMIT = 400  # parameters up to which the metric is kept as a matrix
 MEMORY = 20  # steps that are remembered beyond that
+TOO_LONG = 0.1  # the metric is shrunk where it takes a step for less than this share of what it thought
 DAMPING = 0.2  # Powell's: the curvature kept is at least this share of the metric's own
 Mask = NDArray[np.bool_]
 
@@ -76,10 +77,12 @@ class DenseMetric:
         s, y = s[learns], _damped(s, y, image)[learns]
         inverse = 1.0 / _dot(s, y)[:, None, None]
         M = self._matrix[learns]
+        stretched = _dot(s, y) / _dot(y, (M @ y[:, :, None])[:, :, 0])
+        M = M * np.where(stretched < TOO_LONG, stretched, 1.0)[:, None, None]
         My = (M @ y[:, :, None])[:, :, 0]
         outer = s[:, :, None] * My[:, None, :]
         square = 1.0 + _dot(y, My)[:, None, None] * inverse
-        M += inverse * (square * (s[:, :, None] * s[:, None, :]) - outer - outer.transpose(0, 2, 1))
+        M = M + inverse * (square * (s[:, :, None] * s[:, None, :]) - outer - outer.transpose(0, 2, 1))
         self._matrix[learns] = M
 
     def keep(self, runs: Mask) -> None:

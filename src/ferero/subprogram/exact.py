@@ -7,6 +7,7 @@ so no solver's own status is believed. Scaling: constraint rows to unit length, 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, NamedTuple
@@ -151,8 +152,8 @@ def _on_segment(program: Program) -> Array:
 def _unmet(program: Program) -> Array:
     """How far each row is from being met by d = 0, c = 0, (k,)."""
     inequalities = len(program.linear) - program.equalities
-    out = np.abs(program.linear)
-    out[:inequalities][program.linear[:inequalities] < 0] = 0.0
+    out = np.maximum(program.linear, 0.0)
+    out[inequalities:] = np.abs(program.linear[inequalities:])
     return out
 
 
@@ -165,11 +166,11 @@ def factor(gramian: Array, tolerance: float | None = None) -> Array:
     """
     m = len(gramian)
     size = np.sqrt(np.maximum(gramian.diagonal(), 0.0))
-    unit = 1.0 / np.where(size > 0, size, 1.0)
-    lower, pivots, rank, _ = dpstrf(gramian * np.outer(unit, unit), tolerance or m * EPSILON, lower=1)
-    root = np.zeros((m, rank))
-    root[pivots - 1] = lower[:, :rank] * _lower_triangle(m)[:, :rank]
-    return size[:, None] * root
+    unit = size if size.all() else np.where(size > 0, size, 1.0)
+    lower, pivots, rank, _ = dpstrf(gramian / (unit[:, None] * unit), tolerance or m * EPSILON, lower=1)
+    root = np.empty((m, rank))
+    root[pivots - 1] = (lower * _lower_triangle(m))[:, :rank]
+    return np.asarray(size[:, None] * root)
 
 
 @lru_cache(maxsize=64)
@@ -179,11 +180,10 @@ def _lower_triangle(m: int) -> Array:
 
 def _typical_length(program: Program) -> float:
     """The length of a direction that meets the constraints, or of the shortest admissible gradient."""
-    lengths = program.lengths
-    wanted = np.divide(_unmet(program), lengths, out=np.zeros(len(lengths)), where=lengths > 0)
-    k_f = len(program.simplex)
-    offered = np.where(program.simplex > 0, program.ends, lengths[:k_f])
-    return max(float(wanted.max()), float(offered.min()) if k_f else 0.0) or 1.0
+    k_f, lengths = len(program.simplex), program.lengths
+    wanted = _unmet(program) / (lengths if lengths.all() else np.where(lengths > 0, lengths, np.inf))
+    ends = program.ends if program.simplex.all() else np.where(program.simplex > 0, program.ends, lengths[:k_f])
+    return max(float(wanted.max()), float(ends.min()) if k_f else 0.0) or 1.0
 
 
 def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
@@ -196,7 +196,8 @@ def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
     matrix[:, :r] = gradients * length
     matrix[:, r] = program.a * (-length * length)
     norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix))
-    norms[norms == 0] = 1.0
+    if not norms.all():
+        norms[norms == 0] = 1.0
     matrix /= norms[:, None]
     right = -program.linear / norms
     price = norms / (length * length)
@@ -215,7 +216,7 @@ def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
         lowest = np.full(r + 1 + priced, -np.inf)
         lowest[r + 1 :] = 0.0
     lam = _piqp(quadratic, cost, matrix, right, k_h, lowest) / price
-    return program.feasible(lam if np.isfinite(lam).all() else np.zeros(k))
+    return program.feasible(lam if math.isfinite(lam.sum()) else np.zeros(k))
 
 
 def _piqp(
@@ -255,7 +256,7 @@ def _second_opinion(program: Program) -> Array:
     quadratic, constraints = sparse.csc_matrix(np.triu(program.quadratic)), sparse.csc_matrix(matrix)
     solver = clarabel.DefaultSolver(quadratic, -program.linear, constraints, sides, cones, settings)
     lam = np.asarray(solver.solve().x, dtype=np.float64)
-    return program.feasible(lam) if np.isfinite(lam).all() else program.feasible(np.zeros(k))
+    return program.feasible(lam if math.isfinite(lam.sum()) else np.zeros(k))
 
 
 def _active_set(program: Program, lam: Array) -> Array:
@@ -320,17 +321,23 @@ def is_doubtful(program: Program, answer: Answer) -> bool:
     """
     if answer.residual > FAILED:
         return True
-    lam, q = answer.multipliers, np.abs(program.linear)
-    if program.a.all() or not q.any():
+    needed = program.a == 0
+    if not _unmet(program)[needed].any():
         return False
+    q = np.abs(program.linear)
     uncancelled = np.abs(program.rows) @ np.sqrt(np.maximum(program.gramian.diagonal(), 0.0))
-    parts = float(np.abs(lam) @ uncancelled)
+    if ((program.lengths <= FAILED * uncancelled) & (q > 0) & needed).any():
+        return True
+    if np.count_nonzero(needed) == 1:
+        return False
+    lam = answer.multipliers
+    parts = float(np.abs(lam) @ program.lengths)
     if float(lam @ program.quadratic @ lam) <= (FAILED * parts) ** 2:
         return True
-    slack = program.slack(lam)
-    slack[len(lam) - program.equalities :] = np.abs(slack[len(lam) - program.equalities :])
-    is_unmet = slack > FAILED * q + PARALLEL * parts * program.lengths
-    return bool((is_unmet | ((program.lengths <= FAILED * uncancelled) & (q > 0))).any())
+    slack, first = program.slack(lam), len(lam) - program.equalities
+    slack[first:] = np.abs(slack[first:])
+    allowed = FAILED * q if q.all() else np.where(q > 0, FAILED * q, EPSILON * parts * program.lengths)
+    return bool(((slack > allowed) & needed).any())
 
 
 def is_inconsistent(program: Program) -> bool:

@@ -82,9 +82,10 @@ class Program:
     @cached_property
     def ends(self) -> Array:
         """The gradient of each corner of the order's domain, ``|A_i gradF| b / a_i``, (k_f,); 0 where a is 0."""
-        k_f = len(self.simplex)
-        a = self.a[:k_f]
-        return np.asarray(np.divide(self.lengths[:k_f], a, out=np.zeros(k_f), where=a > 0))
+        lengths = self.lengths[: len(self.simplex)] * self.total
+        if self.simplex.all():
+            return np.asarray(lengths / self.simplex)
+        return np.divide(lengths, self.simplex, out=np.zeros_like(lengths), where=self.simplex > 0)
 
     def weights(self, lam: Array) -> Array:
         """``w = S^T lam``, (m,)."""
@@ -121,7 +122,8 @@ class Program:
         left = self.slack(lam)
         slack = np.abs(left)
         scale = self.lengths * length + q
-        scale[scale == 0] = 1.0
+        if not scale.all():
+            scale[scale == 0] = 1.0
         room = np.where(left > 0, self.upper - lam, lam - self.lower)
         gap = slack * np.minimum(room, MANY) / (length * length + float(q @ size) or 1.0)
         return max(float(np.minimum(slack / scale, gap).max()), self._outside(lam, size))
