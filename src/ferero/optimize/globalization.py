@@ -26,7 +26,6 @@ __all__ = ["Outcome", "Round", "descend"]
 ACCEPTED_SHARE = 0.1  # of the predicted decrease that a step must bring
 GOOD_SHARE = 0.75  # above which the radius grows
 GROWTH = 2.5
-CORRECTABLE = 10.0  # a rejected step is corrected if the merit rose by at most this multiple of what it should fall
 FITS = 1.1  # step lengths up to this multiple of the radius are taken
 NEARLY_STATIONARY = 0.01  # relative stationarity at which an unmet constraint raises its price
 PRICE_GROWTH = 10.0
@@ -88,6 +87,7 @@ class _Proposal:
     length: Array  # |d|, (P,)
     eta: Array  # (P,)
     predicted: Array  # decrease of the merit, (P,)
+    expected: Array  # decrease of the weighted losses, (P,)
     left: Array  # linearised violation after the step, (P,)
 
     def keep(self, runs: Mask) -> _Proposal:
@@ -258,6 +258,7 @@ def _propose(runs: _Runs) -> _Proposal:
         length=length,
         eta=eta,
         predicted=merit.value(runs.losses) - merit.value(ahead) - curvature,
+        expected=(eta - 0.5 * eta**2) * along,
         left=left,
     )
 
@@ -446,8 +447,8 @@ def _move(
 
 
 def _resize(runs: _Runs, proposal: _Proposal, losses: Array, actual: Array, accepted: Mask) -> None:
-    """Grow the radius after good steps. After a bad one first correct the step for the curvature that it met, then
-    shrink: to where a parabola through value, slope and new value has its foot.
+    """Grow the radius after good steps. After a bad one whose weighted losses did fall, first correct the step for
+    the curvature that it met; else shrink to where a parabola through value, slope and new value has its foot.
     """
     predicted = proposal.predicted
     share = actual / np.where(predicted > 0, predicted, np.inf)
@@ -458,9 +459,9 @@ def _resize(runs: _Runs, proposal: _Proposal, losses: Array, actual: Array, acce
     shrunk = np.where(correcting, runs.retreat, shrunk)
     runs.retreat = shrunk
     unseen = (np.abs(actual) <= _rounding(runs)) & _is_blind(runs)
-    correctable = (
-        ~accepted & runs.metric.is_scaled & ~correcting & (actual > -CORRECTABLE * np.abs(predicted))
-    )
+    fallen = -(proposal.weights * (losses - runs.losses)).sum(axis=-1)
+    as_expected = fallen >= ACCEPTED_SHARE * proposal.expected
+    correctable = ~accepted & runs.metric.is_scaled & ~correcting & as_expected
     kept = np.where(correctable, runs.radius, np.where(unseen, GROWTH * proposal.length, shrunk))
     runs.radius = np.where(accepted, grown, kept)
     met = losses - runs.losses - (runs.jacobian @ proposal.step[:, :, None])[:, :, 0]

@@ -18,6 +18,7 @@ from ferero.subprogram.programs import Programs, Scaled
 __all__ = ["candidates", "enumerate_sets", "on_segment", "solve_free"]
 
 RIDGE = 2.0**-44  # keeps the equations solvable where free rows are dependent; refined away afterwards
+REFINEMENTS = 2
 STATES = {"zero": 0, "free": 1, "upper": 2, "lower": 3}
 
 
@@ -64,23 +65,20 @@ def solve_free(scaled: Scaled, is_free: Tensor, fixed: Tensor) -> Tensor:
         (..., P, k), not finite where there is no answer.
     """
     is_free = is_free & ~scaled.is_idle
-    held = torch.where(is_free, 0.0, fixed)
+    held = torch.where(is_free | scaled.is_idle, 0.0, fixed)
     free = is_free.to(held)
     k = free.shape[-1]
     system = held.new_zeros(*free.shape[:-1], k + 1, k + 1)
-    system[..., :k, :k] = scaled.quadratic * free[..., :, None] * free[..., None, :]
+    system[..., :k, :k] = scaled.quadratic * free[..., :, None] * free[..., None, :] + (1.0 - free).diag_embed()
     system[..., :k, k] = system[..., k, :k] = scaled.a * free
-    diagonal = system.diagonal(dim1=-2, dim2=-1)
-    ridge = torch.cat([1.0 - free + RIDGE * free, torch.zeros_like(free[..., :1])], dim=-1)
-    pull = (scaled.linear - (scaled.quadratic @ held[..., None])[..., 0]) * free
-    right = torch.cat([pull + held, 1.0 - (scaled.a * held).sum(dim=-1, keepdim=True)], dim=-1)[..., None]
-    diagonal[..., :k] += 1.0 - free
-    exact = system.clone()
-    system.diagonal(dim1=-2, dim2=-1).copy_(exact.diagonal(dim1=-2, dim2=-1) + ridge - torch.cat([1.0 - free, torch.zeros_like(free[..., :1])], dim=-1))
-    factors, pivots, _ = torch.linalg.lu_factor_ex(system)
+    pull = free * (scaled.linear - (scaled.quadratic @ held[..., None])[..., 0])
+    missing = 1.0 - (scaled.a * held).sum(dim=-1, keepdim=True)
+    right = torch.cat([pull + held, missing], dim=-1)[..., None]
+    ridge = torch.nn.functional.pad(RIDGE * free, (0, 1)).diag_embed()
+    factors, pivots, _ = torch.linalg.lu_factor_ex(system + ridge)
     x = torch.linalg.lu_solve(factors, pivots, right)
-    for _ in range(2):
-        x = x + torch.linalg.lu_solve(factors, pivots, right - exact @ x)
+    for _ in range(REFINEMENTS):
+        x = x + torch.linalg.lu_solve(factors, pivots, right - system @ x)
     return x[..., :k, 0]
 
 
