@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ferero.optimize.evaluator import Function, Point, make_evaluator
 from ferero.preference import Preference
 from ferero.subprogram import Program, solve_exact
-from ferero.subprogram.program import Array
+from ferero.subprogram.program import EPSILON, Array
 
 __all__ = ["KKT", "certify", "kkt_of"]
 
@@ -78,44 +79,64 @@ def certify(fun: Function, x: Point, preference: Preference, *, x0: Point | None
     return kkt_of(preference, losses, jacobian, np.maximum(norms, others))
 
 
-def kkt_of(preference: Preference, losses: Array, jacobian: Array, gradient_sizes: Array) -> KKT:
+def kkt_of(
+    preference: Preference, losses: Array, jacobian: Array, gradient_sizes: Array, loss_sizes: Array | None = None
+) -> KKT:
     """The certificate from numbers alone.
+
+    Rows of the order that active constraints hold up (``w = 0`` whatever the gradients) prove nothing; they are taken
+    out, and the others must be stationary by themselves.
 
     Args:
         preference: a single one over m losses.
         losses: F, (m,).
         jacobian: gradF^T, (m, n).
         gradient_sizes: the norm that each loss's gradient counts as having, (m,).
+        loss_sizes: what each loss counts as being of, where relative is meant; ``|F|`` if None.
     """
     A, B = preference.A.numpy(), np.vstack([preference.B_g.numpy(), preference.B_h.numpy()])
     b = np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
-    m_g = preference.m_g
-    size = np.abs(B) @ np.abs(losses) + np.abs(b)
+    m_g, k_f = preference.m_g, len(A)
+    sizes = np.abs(losses) if loss_sizes is None else np.maximum(np.abs(losses), loss_sizes)
+    size = np.abs(B) @ sizes + np.abs(b)
     size[size == 0] = 1.0
     values = (B @ losses + b) / size
     violation = np.concatenate([np.maximum(values[:m_g], 0.0), np.abs(values[m_g:])])
+    spare = np.concatenate([np.minimum(values[:m_g], 0.0), np.zeros(preference.m_h)])
     scale = float(gradient_sizes.max()) or 1.0
     unit = jacobian / scale
-    spare = np.zeros(len(values))
-    spare[:m_g] = np.minimum(values[:m_g], 0.0)
-    rates = np.maximum(np.linalg.norm(A @ unit, axis=1), np.abs(A) @ (gradient_sizes / scale))
+    rates = np.abs(A) @ gradient_sizes / scale
     rates = np.where(rates > 0, rates, 1.0)
-    rows = np.vstack([A, B / size[:, None]])
-    program = Program(
-        rows=rows,
-        gramian=unit @ unit.T,
-        linear=np.concatenate([np.zeros(len(A)), spare]),
-        simplex=rates / rates.max(),
-        total=1.0,
-        equalities=len(b) - m_g,
-    )
-    lam = solve_exact(program).multipliers
-    weights = program.weights(lam)
-    lam_g = lam[len(A) : len(A) + m_g]
+    lam, counted = np.zeros(k_f + len(b)), np.ones(k_f, dtype=bool)
+    while counted.any():
+        program = Program(
+            rows=np.vstack([A[counted], B / size[:, None]]),
+            gramian=unit @ unit.T,
+            linear=np.concatenate([np.zeros(counted.sum()), spare]),
+            simplex=rates[counted] / rates.max(),
+            total=1.0,
+            equalities=preference.m_h,
+        )
+        found = solve_exact(program).multipliers
+        lam[:k_f], lam[k_f:] = 0.0, found[counted.sum() :]
+        lam[:k_f][counted] = found[: counted.sum()]
+        held = _held(lam[:k_f], A, program.weights(found))
+        if not held.any():
+            break
+        counted &= ~held
+    weights = lam @ np.vstack([A, B / size[:, None]])
     return KKT(
         stationarity=float(np.linalg.norm(weights @ unit)),
-        complementarity=float((lam_g * -spare[:m_g]).max(initial=0.0)),
+        complementarity=float((lam[k_f : k_f + m_g] * -spare[:m_g]).max(initial=0.0)),
         feasibility=float(violation.max(initial=0.0)),
         weights=weights,
-        multipliers=np.concatenate([lam[: len(A)], lam[len(A) :] / size]),
+        multipliers=np.concatenate([lam[:k_f], lam[k_f:] / size]),
     )
+
+
+def _held(lam_f: Array, A: Array, weights: Array) -> NDArray[np.bool_]:
+    """The order's rows in a combination that the constraints cancel, none if it does not vanish."""
+    size = float(np.abs(lam_f[:, None] * A).sum())
+    if np.abs(weights).max() > np.sqrt(EPSILON) * size:
+        return np.zeros(len(A), dtype=bool)
+    return np.asarray(lam_f * np.abs(A).max(axis=1) > np.sqrt(EPSILON) * size)

@@ -167,6 +167,8 @@ def descend(
         proposal = _propose(runs)
         if _drop_hopeless_corrections(runs, proposal).any():
             continue
+        if _drop_held_rows(runs, proposal).any():
+            continue
         measures = _measure(runs, proposal)
         verdicts = _judge(runs, proposal, measures, is_optimal, max_iter, tol)
         going = np.array([verdict is None for verdict in verdicts])
@@ -271,6 +273,23 @@ def _drop_hopeless_corrections(runs: _Runs, proposal: _Proposal) -> Mask:
     return np.asarray(hopeless)
 
 
+def _drop_held_rows(runs: _Runs, proposal: _Proposal) -> Mask:
+    """Rows of the order that active constraints hold (their gradients cancel whatever the losses) stop the others no more.
+
+    Without this every point with ``f.c == 0.7`` would be optimal while c is among the objectives: c cannot fall, so not
+    all of them can. What cannot be improved is taken out of the order, and the rest is minimised.
+    """
+    parts = proposal.order_part[:, :, None] * runs.merit.order
+    size = np.abs(parts).sum(axis=(1, 2))
+    cancelled = np.abs(proposal.weights).max(axis=-1) <= np.sqrt(EPSILON) * size
+    held = proposal.order_part * np.abs(runs.merit.order).max(axis=-1) > np.sqrt(EPSILON) * size[:, None]
+    others = ((runs.merit.order != 0).any(axis=-1) & ~held).any(axis=-1)
+    drop = cancelled & others
+    if drop.any():
+        runs.merit.drop(held & drop[:, None])
+    return np.asarray(drop)
+
+
 def _multipliers(rows: Array, gramian: Array, linear: Array, merit: Merit, which: Mask) -> Array:
     """The subprogram of the masked runs, (R, k)."""
     rates, price = merit.rates[which], merit.price[which]
@@ -311,7 +330,7 @@ def _measure(runs: _Runs, proposal: _Proposal) -> _Measures:
     values = merit.constraint_values(runs.losses)
     violation = merit.violation(values)
     scale = (np.abs(merit.rows) @ np.abs(runs.losses)[:, :, None])[:, :, 0] + np.abs(merit.offsets)
-    relative = violation / np.where(scale > 0, scale, 1.0)
+    relative = violation / np.maximum(scale, 1.0)
     return _Measures(
         stationarity=size / np.where(order_part > 0, order_part, np.inf),
         balance=size / np.where(all_parts > 0, all_parts, np.inf),

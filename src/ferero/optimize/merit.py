@@ -94,6 +94,12 @@ class Merit:
             self.rates = np.where(usable[:, None], scaled, self.rates)
             self._divisors = self._floored()
 
+    def drop(self, rows: Mask) -> None:
+        """Take the masked rows, (P, k_f), out of the order."""
+        self.order = np.where(rows[:, :, None], 0.0, self.order)
+        self.rates = np.where(rows, 0.0, self.rates)
+        self._divisors = self._floored()
+
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""
         for name in ("order", "origin", "rates", "rows", "offsets", "price", "follows", "lower", "_divisors"):

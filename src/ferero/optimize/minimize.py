@@ -125,7 +125,7 @@ def _run(
     readable = np.where(np.isfinite(losses).all(axis=1, keepdims=True), losses, 1.0)
 
     def is_optimal(run: int, values: Array, jacobian: Array, sizes: Array) -> bool:
-        return kkt_of(preferences[run], values, jacobian, sizes).worst <= tol
+        return kkt_of(preferences[run], values, jacobian, sizes, np.abs(losses[run])).worst <= tol
 
     if step == "auto":
         merit, cones = build_merit(preferences, readable, bounds, getattr(method, "domain", "adaptive"))
@@ -149,7 +149,7 @@ def _run(
             )
             outcomes.append(outcome)
     return [
-        _result(evaluator, preferences[i], outcome, cones[i], recorder.history(i), tol)
+        _result(evaluator, preferences[i], outcome, cones[i], losses[i], recorder.history(i), tol)
         for i, outcome in enumerate(outcomes)
     ]
 
@@ -198,9 +198,9 @@ class _Recorder:
 
 
 def _result(
-    evaluator: Evaluator, preference: Preference, outcome: Outcome, cone: Cone, history: History, tol: float
+    evaluator: Evaluator, preference: Preference, outcome: Outcome, cone: Cone, start: Array, history: History, tol: float
 ) -> Result:
-    kkt = _kkt(preference, outcome)
+    kkt = _kkt(preference, outcome, np.abs(start))
     stopped = outcome.status == "stopped"
     status: Status = "max_iter" if stopped else outcome.status  # type: ignore[assignment]
     message = message_for(status, preference, outcome.losses, kkt, tol)
@@ -222,9 +222,9 @@ def _result(
     )
 
 
-def _kkt(preference: Preference, outcome: Outcome) -> KKT:
+def _kkt(preference: Preference, outcome: Outcome, start: Array) -> KKT:
     if np.isfinite(outcome.losses).all() and np.isfinite(outcome.jacobian).all():
-        return kkt_of(preference, outcome.losses, outcome.jacobian, outcome.gradient_sizes)
+        return kkt_of(preference, outcome.losses, outcome.jacobian, outcome.gradient_sizes, start)
     rows = preference.A.shape[0] + preference.m_g + preference.m_h
     return KKT(np.inf, np.inf, np.inf, np.full(preference.m, np.nan), np.full(rows, np.nan))
 

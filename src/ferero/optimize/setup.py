@@ -13,6 +13,8 @@ from ferero.preference import Preference
 from ferero.subprogram import Program, simplex_of, solve_exact
 from ferero.subprogram.program import Array, Domain
 
+FIRST_PRICE = 1.0
+
 __all__ = ["build_merit", "choose_cone", "nearest_satisfying"]
 
 
@@ -64,14 +66,14 @@ def build_merit(
     order, rates, origin = np.zeros((P, k_f, m)), np.zeros((P, k_f)), losses.copy()
     rows, offsets = np.zeros((P, m_g + m_h, m)), np.zeros((P, m_g + m_h))
     offsets[:, :m_g] = -1.0
-    price, follows = np.ones(P), np.zeros(P, dtype=bool)
+    price, follows = np.full(P, FIRST_PRICE), np.zeros(P, dtype=bool)
     for i, (p, cone) in enumerate(zip(preferences, cones, strict=True)):
         A, k = cone.matrix.numpy(), cone.matrix.shape[0]
         order[i, :k] = A
         aligned = _aligned(p, A, losses[i])
         if aligned is not None:
             origin[i], rates[i, :k] = aligned
-            price[i] = float(p.m_g > 0)
+            price[i] = 0.0
         else:
             rates[i, :k], follows[i] = _proportional(A, losses[i] - lower, domain)
         for B, b, at in ((p.B_g, p.b_g, 0), (p.B_h, p.b_h, m_g)):

@@ -51,9 +51,8 @@ def solve_batched(
     """
     programs = Programs(rows, gramian, linear, simplex, total, equalities, bound)
     k, k_f = linear.shape[-1], simplex.shape[-1]
-    if k == k_f == 2:
-        lam = on_segment(programs)
-        return lam, programs.residual(lam)
+    if k == k_f == 2 and linear.device.type == "cpu" and bool(simplex.all()):  # to look is free on the CPU only
+        return on_segment(programs)
     bounded = isinstance(bound, Tensor) or math.isfinite(bound)
     if candidates(k_f, k - k_f - equalities, equalities, bounded) <= CANDIDATES:
         return enumerate_sets(programs)
@@ -62,17 +61,17 @@ def solve_batched(
 
 def _interior_point(programs: Programs) -> tuple[Tensor, Tensor]:
     scaled = programs.scaled()
-    lam = programs.feasible(_iterate(scaled) * scaled.unit)
+    lam = programs.feasible(_iterate(scaled, programs.is_idle) * scaled.unit)
     residual = programs.residual(lam).nan_to_num(nan=torch.inf)
     for _ in range(MENDINGS):
-        mended = programs.feasible(_mend(programs, scaled, lam) * scaled.unit)
+        mended = programs.feasible(_mend(programs, lam))
         judged = programs.residual(mended).nan_to_num(nan=torch.inf)
         lam = torch.where((judged < residual)[:, None], mended, lam)
         residual = torch.minimum(judged, residual)
     return lam, residual
 
 
-def _mend(programs: Programs, scaled: Scaled, lam: Tensor) -> Tensor:
+def _mend(programs: Programs, lam: Tensor) -> Tensor:
     """Solves for the multipliers that are free: those nearer to the middle than their rows are to being met."""
     length, slack = programs.uncancelled(lam), programs.slack(lam)
     c = (slack - programs.linear + (programs.quadratic @ lam[..., None])[..., 0]).abs()
@@ -80,17 +79,16 @@ def _mend(programs: Programs, scaled: Scaled, lam: Tensor) -> Tensor:
     share = torch.maximum(programs.lengths / length.clamp(min=TINY), programs.a)
     at_upper = (programs.upper - lam) * share < lack
     at_lower = (lam - programs.lower) * share < -lack
-    fixed = torch.where(at_upper, scaled.upper, torch.where(at_lower, scaled.lower, 0.0))
-    return solve_free(scaled, ~(at_upper | at_lower), fixed)
+    fixed = torch.where(at_upper, programs.upper, torch.where(at_lower, programs.lower, 0.0))
+    return solve_free(programs, ~(at_upper | at_lower), fixed)
 
 
-def _iterate(scaled: Scaled) -> Tensor:
+def _iterate(scaled: Scaled, idle: Tensor) -> Tensor:
     """Mehrotra's predictor and corrector on ``mu``, (P, k), a fixed number of times.
 
     With barriers ``z`` for the lower and ``y`` for the upper bounds and c for ``a.mu = 1``, the equations are
     ``Q mu - q - c a - z + y = 0``, ``z (mu - lower) = y (upper - mu) = 0``.
     """
-    idle = scaled.is_idle
     has_z, has_y = (scaled.lower > -torch.inf) & ~idle, (scaled.upper < torch.inf) & ~idle
     lower, upper = torch.where(has_z, scaled.lower, 0.0), torch.where(has_y, scaled.upper, 0.0)
     middle = torch.where(has_z, (0.5 * (lower + upper)).clamp(max=1.0), 0.0)

@@ -13,7 +13,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from ferero.subprogram.programs import Programs, Scaled
+from ferero.subprogram.program import EPSILON
+from ferero.subprogram.programs import TINY, Programs
 
 __all__ = ["candidates", "enumerate_sets", "on_segment", "solve_free"]
 
@@ -42,62 +43,75 @@ def enumerate_sets(programs: Programs) -> tuple[Tensor, Tensor]:
     k, k_f, k_h = programs.linear.shape[-1], programs.simplex.shape[-1], programs.equalities
     bounded = isinstance(programs.bound, Tensor) or math.isfinite(programs.bound)
     states = _states(k_f, k - k_f - k_h, k_h, bounded).to(programs.linear.device)[:, None]
-    scaled = programs.scaled()
-    fixed = torch.where(states == STATES["upper"], scaled.upper, 0.0)
-    fixed = torch.where(states == STATES["lower"], scaled.lower, fixed)
-    mu = solve_free(scaled, states == STATES["free"], fixed)
-    lam = programs.feasible(mu * scaled.unit)
+    fixed = torch.where(states == STATES["upper"], programs.upper, 0.0)
+    fixed = torch.where(states == STATES["lower"], programs.lower, fixed)
+    lam = programs.feasible(solve_free(programs, states == STATES["free"], fixed))
     residual = programs.residual(lam).nan_to_num(nan=torch.inf)
     best = residual.argmin(dim=0, keepdim=True)
     lam = lam.gather(0, best[..., None].expand(1, *lam.shape[1:]))[0]
     return lam.nan_to_num(), residual.gather(0, best)[0]
 
 
-def solve_free(scaled: Scaled, is_free: Tensor, fixed: Tensor) -> Tensor:
+def solve_free(programs: Programs, is_free: Tensor, fixed: Tensor) -> Tensor:
     """Stationary multipliers with the rows that are not free held at their values.
 
+    Every row is scaled to unit length. Rows may be dependent, so a small ridge is added and refined away.
+
     Args:
-        scaled: P programs.
+        programs: P programs.
         is_free: (..., P, k).
         fixed: (..., P, k), what the others are held at.
 
     Returns:
         (..., P, k), not finite where there is no answer.
     """
-    is_free = is_free & ~scaled.is_idle
-    held = torch.where(is_free | scaled.is_idle, 0.0, fixed)
-    free = is_free.to(held)
-    k = free.shape[-1]
-    system = held.new_zeros(*free.shape[:-1], k + 1, k + 1)
-    system[..., :k, :k] = scaled.quadratic * free[..., :, None] * free[..., None, :] + (1.0 - free).diag_embed()
-    system[..., :k, k] = system[..., k, :k] = scaled.a * free
-    pull = free * (scaled.linear - (scaled.quadratic @ held[..., None])[..., 0])
-    missing = 1.0 - (scaled.a * held).sum(dim=-1, keepdim=True)
-    right = torch.cat([pull + held, missing], dim=-1)[..., None]
-    ridge = torch.nn.functional.pad(RIDGE * free, (0, 1)).diag_embed()
+    is_free = is_free & ~programs.is_idle
+    unit = torch.where(programs.lengths > 0, 1.0 / programs.lengths, 1.0)
+    held = torch.where(is_free | programs.is_idle, 0.0, fixed)
+    free = is_free * unit
+    a = programs.a * free
+    largest = a.amax(dim=-1, keepdim=True)
+    k = a.shape[-1]
+    system = held.new_zeros(*a.shape[:-1], k + 1, k + 1)
+    system[..., :k, :k] = programs.quadratic * free[..., :, None] * free[..., None, :]
+    system[..., :k, :k] += (~is_free).to(held).diag_embed()
+    system[..., :k, k] = system[..., k, :k] = a / largest
+    pull = free * (programs.linear - (programs.quadratic @ held[..., None])[..., 0])
+    missing = (1.0 - (programs.a * held).sum(dim=-1, keepdim=True)) / largest
+    right = torch.cat([pull, missing], dim=-1)[..., None]
+    ridge = torch.nn.functional.pad(RIDGE * is_free, (0, 1)).diag_embed()
     factors, pivots, _ = torch.linalg.lu_factor_ex(system + ridge)
     x = torch.linalg.lu_solve(factors, pivots, right)
     for _ in range(REFINEMENTS):
         x = x + torch.linalg.lu_solve(factors, pivots, right - system @ x)
-    return x[..., :k, 0]
+    return torch.where(is_free, x[..., :k, 0] * unit, held)
 
 
-def on_segment(programs: Programs) -> Tensor:
-    """Two rows of the order, no constraints: a parabola's lowest point between two corners, (P, 2).
+def on_segment(programs: Programs) -> tuple[Tensor, Tensor]:
+    """Two rows of the order, both with positive a, no constraints: multipliers (P, 2) and residual (P,).
 
-    A row whose ``a`` is zero has no corner; the other one's is then fixed and its own multiplier is
-    ``[q_i - Q_ij lam_j]_+ / Q_ii``.
+    Between the corners ``b / a_i`` the objective is a parabola, whose lowest point is clipped to the segment.
+    Everything is in shares of the corners, where ``a = 1``.
     """
-    Q, q, a = programs.quadratic, programs.linear, programs.a
-    ends = 1.0 / a
-    corners = Q * ends[:, :, None] * ends[:, None, :]
-    (p, r), (_, s) = corners.unbind(-2)[0].unbind(-1), corners.unbind(-2)[1].unbind(-1)
-    t, u = (q * ends).unbind(-1)
-    curvature = p - 2.0 * r + s
-    slope = s - r + t - u
-    share = torch.where(curvature > 0, slope / curvature, 0.5 + 0.5 * slope.sign()).clamp(0.0, 1.0)
-    lam = ends * torch.stack([share, 1.0 - share], dim=-1)
-    other = ends.flip(-1)
-    alone = ((q - Q[:, 0, 1, None] * other).clamp(min=0.0) / Q.diagonal(dim1=-2, dim2=-1)).nan_to_num(0.0, 0.0)
-    lam = torch.where(a > 0, torch.where(a.flip(-1) > 0, lam, ends), alone)
-    return lam
+    ends = programs.total[:, None] / programs.simplex
+    corners = programs.quadratic * (ends[:, :, None] * ends[:, None, :])
+    linear = programs.linear * ends
+    first, cross, _, second = corners.flatten(-2).unbind(-1)
+    gain, other_gain = linear.unbind(-1)
+    curvature = torch.sub(first + second, cross, alpha=2).clamp_(min=0.0)
+    share = ((second - cross + gain - other_gain) / curvature).nan_to_num_(nan=0.5).clamp_(0.0, 1.0)
+    shares = torch.stack([share, 1.0 - share], dim=-1)
+    return ends * shares, _residual_of_shares(corners, linear, shares)
+
+
+def _residual_of_shares(corners: Tensor, linear: Tensor, shares: Tensor) -> Tensor:
+    """:meth:`Programs.residual` where a is 1, there are no constraints, and shares (P, k) are in their domain."""
+    lengths = corners.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt_()
+    rounding = lengths.amax(dim=-1, keepdim=True) * (EPSILON * shares.shape[-1])
+    length = torch.maximum((shares * lengths).sum(dim=-1, keepdim=True), rounding)
+    left = torch.baddbmm(linear[..., None], corners, shares[..., None], alpha=-1)[..., 0]
+    left -= (shares * left).sum(dim=-1, keepdim=True)
+    slack, size = left.abs(), linear.abs()
+    relative = slack / torch.addcmul(size, lengths, length).clamp_(min=TINY)
+    gap = slack * shares / torch.addcmul((size * shares).sum(dim=-1, keepdim=True), length, length).clamp_(min=TINY)
+    return torch.where(left > 0, relative, torch.minimum(relative, gap)).amax(dim=-1)

@@ -45,7 +45,7 @@ class Programs:
     @cached_property
     def quadratic(self) -> Tensor:
         """Q, (P, k, k)."""
-        return self.rows @ self.gramian @ self.rows.mT
+        return torch.bmm(torch.bmm(self.rows, self.gramian), self.rows.mT)
 
     @cached_property
     def lengths(self) -> Tensor:
@@ -85,6 +85,18 @@ class Programs:
         ends = self.lengths[:, :k_f] / self.a[:, :k_f]
         longest = ends.nan_to_num(nan=0.0, posinf=0.0).amax(dim=-1, keepdim=True)
         return k * EPSILON * longest
+
+    @cached_property
+    def is_idle(self) -> Tensor:
+        """Rows (P, k) whose multiplier stays 0: they have no gradient, and nothing (finite) to win."""
+        has_gain = (self.linear > 0) & (self.upper < torch.inf) | (self.linear < 0) & (self.lower < 0)
+        return (self.lengths == 0) & (self.a == 0) & ~(has_gain & self.lower.isfinite())
+
+    @property
+    def uniform(self) -> Tensor:
+        """Equal multipliers for the order's rows, none for the constraints, (P, k): in the domain, padding at 0."""
+        is_used = (self.rows != 0).any(dim=-1) & (torch.arange(self.linear.shape[-1], device=self.rows.device) < self.simplex.shape[-1])
+        return is_used / self.a.sum(dim=-1, keepdim=True)
 
     def slack(self, lam: Tensor) -> Tensor:
         """``q - Q lam - c a / b``, what the direction leaves of each primal row; (..., P, k) for as many lam."""
@@ -129,7 +141,8 @@ class Programs:
     def scaled(self) -> Scaled:
         """The same programs in ``mu = lam / unit``, where every entry is at most about one.
 
-        With a direction's typical length L, as the exact solver's: ``unit_i = 1 / hypot(|S_i gradF| / L, a_i)``.
+        With a direction's typical length L, as the exact solver's: ``unit_i`` is one over the larger of
+        ``hypot(|S_i gradF| / L, a_i)`` and ``|q_i| / L^2``.
         """
         lengths, k_f = self.lengths, self.simplex.shape[-1]
         unmet = self.linear.clamp(min=0.0)
@@ -138,11 +151,12 @@ class Programs:
         wanted = torch.where(lengths > 0, unmet / lengths, 0.0).amax(dim=-1)
         order = self.a[:, :k_f]
         ends = torch.where(order > 0, lengths[:, :k_f] / order, torch.inf).amin(dim=-1)
-        typical = torch.maximum(wanted, ends)
+        payable = (lengths * self.upper.clamp(max=MANY))[:, k_f:].sum(dim=-1)
+        typical = torch.maximum(torch.minimum(wanted, payable + ends), ends)
         typical = torch.where((typical > 0) & typical.isfinite(), typical, 1.0)[:, None]
-        size = torch.hypot(lengths / typical, self.a)
-        unit = torch.where(size > 0, 1.0 / size, 1.0)
         squared = typical * typical
+        size = torch.maximum(torch.hypot(lengths / typical, self.a), self.linear.abs() / squared)
+        unit = torch.where(size > 0, 1.0 / size, 1.0)
         return Scaled(
             quadratic=self.quadratic * (unit / squared)[:, :, None] * unit[:, None, :],
             linear=self.linear * unit / squared,
@@ -172,9 +186,3 @@ class Scaled:
     lower: Tensor
     upper: Tensor
     unit: Tensor
-
-    @cached_property
-    def is_idle(self) -> Tensor:
-        """Rows (P, k) whose multiplier does nothing, or nothing finite: they stay 0."""
-        empty = (self.quadratic.diagonal(dim1=-2, dim2=-1) <= 0) & (self.a == 0)
-        return empty & ((self.linear == 0) | ~(self.upper < torch.inf) | (self.linear < 0) & (self.lower == 0))
