@@ -10,7 +10,7 @@ import torch
 
 from ferero.methods import Method, Observation
 from ferero.optimize.evaluator import Evaluator
-from ferero.optimize.globalization import Outcome, Round
+from ferero.optimize.runs import Outcome, Round
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from ferero.subprogram.program import EPSILON, Array
 
-__all__ = ["Merit"]
+__all__ = ["Mask", "Merit"]
 
 Mask = NDArray[np.bool_]
 
@@ -85,6 +85,8 @@ class Merit:
 
     def renew(self, losses: Array) -> None:
         """Take z and a from the losses of those runs that follow and whose every row has fallen."""
+        if not self.follows.any():
+            return
         falls = self.follows & (self.order_values(losses) <= 0).all(axis=-1)
         if falls.any():
             self.origin = np.where(falls[:, None], losses, self.origin)

@@ -17,8 +17,9 @@ from ferero.methods import Ferero, Method
 from ferero.optimize.certificate import KKT, kkt_of
 from ferero.optimize.evaluator import Evaluator, Function, Point, make_evaluator
 from ferero.optimize.fixed_step import iterate
-from ferero.optimize.globalization import Outcome, Round, descend
+from ferero.optimize.globalization import descend
 from ferero.optimize.result import History, Progress, Result, Status, message_for
+from ferero.optimize.runs import Outcome, Round
 from ferero.optimize.setup import build_merit
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
@@ -124,8 +125,11 @@ def _run(
     recorder = _Recorder(evaluator, losses, callback)
     readable = np.where(np.isfinite(losses).all(axis=1, keepdims=True), losses, 1.0)
 
+    certificates: dict[int, KKT] = {}
+
     def is_optimal(run: int, values: Array, jacobian: Array, sizes: Array) -> bool:
-        return kkt_of(preferences[run], values, jacobian, sizes, np.abs(losses[run])).worst <= tol
+        certificates[run] = kkt_of(preferences[run], values, jacobian, sizes, np.abs(losses[run]))
+        return certificates[run].worst <= tol
 
     if step == "auto":
         merit, cones = build_merit(preferences, readable, bounds, getattr(method, "domain", "adaptive"))
@@ -148,10 +152,12 @@ def _run(
                 on_round=recorder,
             )
             outcomes.append(outcome)
-    return [
-        _result(evaluator, preferences[i], outcome, cones[i], losses[i], recorder.history(i), tol)
-        for i, outcome in enumerate(outcomes)
-    ]
+    results = []
+    for i, outcome in enumerate(outcomes):
+        arrived = outcome.status == "converged"
+        kkt = certificates[i] if arrived else _kkt(preferences[i], outcome, np.abs(losses[i]))
+        results.append(_result(evaluator, preferences[i], outcome, cones[i], kkt, recorder.history(i), tol))
+    return results
 
 
 class _Recorder:
@@ -198,9 +204,8 @@ class _Recorder:
 
 
 def _result(
-    evaluator: Evaluator, preference: Preference, outcome: Outcome, cone: Cone, start: Array, history: History, tol: float
+    evaluator: Evaluator, preference: Preference, outcome: Outcome, cone: Cone, kkt: KKT, history: History, tol: float
 ) -> Result:
-    kkt = _kkt(preference, outcome, np.abs(start))
     stopped = outcome.status == "stopped"
     status: Status = "max_iter" if stopped else outcome.status  # type: ignore[assignment]
     message = message_for(status, preference, outcome.losses, kkt, tol)

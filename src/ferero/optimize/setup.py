@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -13,9 +14,9 @@ from ferero.preference import Preference
 from ferero.subprogram import Program, simplex_of, solve_exact
 from ferero.subprogram.program import Array, Domain
 
-FIRST_PRICE = 1.0
-
 __all__ = ["build_merit", "choose_cone", "nearest_satisfying"]
+
+FIRST_PRICE = 1.0  # of a relative violation against a relative improvement; lines start with none
 
 
 def nearest_satisfying(preference: Preference, losses: Array) -> Array:
@@ -36,7 +37,7 @@ def choose_cone(preference: Preference, losses: Array) -> Cone:
     """
     if preference.cone is not None:
         return preference.cone
-    orthant = Cone.orthant(preference.m)
+    orthant = _orthant(preference.m)
     if preference.ray is not None:
         return orthant
     target = nearest_satisfying(preference, losses)
@@ -46,6 +47,11 @@ def choose_cone(preference: Preference, losses: Array) -> Cone:
         return orthant.allowing_ascent(losses, target)
     except ConeError:  # the nearest wanted losses are all higher: no order can call that better
         return orthant
+
+
+@cache
+def _orthant(m: int) -> Cone:
+    return Cone.orthant(m)
 
 
 def build_merit(

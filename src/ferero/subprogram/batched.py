@@ -1,4 +1,4 @@
-"""Many programs at once in torch, without a look at any value on the host: for optimizers and for accelerators.
+"""Many programs at once in torch, without a look at any value on the host.
 
 Tiny programs are enumerated; the others go to a primal-dual interior point with a fixed number of iterations,
 after which one solve on the set of free multipliers that it found removes what the barrier left.
@@ -7,6 +7,7 @@ after which one solve on the set of free multipliers that it found removes what 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,7 +52,9 @@ def solve_batched(
     """
     programs = Programs(rows, gramian, linear, simplex, total, equalities, bound)
     k, k_f = linear.shape[-1], simplex.shape[-1]
-    if k == k_f == 2 and linear.device.type == "cpu" and bool(simplex.all()):  # to look is free on the CPU only
+    if (
+        k == k_f == 2 and linear.device.type == "cpu" and bool(simplex.all())
+    ):  # to look is free on the CPU only
         return on_segment(programs)
     bounded = isinstance(bound, Tensor) or math.isfinite(bound)
     if candidates(k_f, k - k_f - equalities, equalities, bounded) <= CANDIDATES:
@@ -72,7 +75,7 @@ def _interior_point(programs: Programs) -> tuple[Tensor, Tensor]:
 
 
 def _mend(programs: Programs, lam: Tensor) -> Tensor:
-    """Solves for the multipliers that are free: those nearer to the middle than their rows are to being met."""
+    """Solves anew for the free multipliers: those farther from a bound than their rows are from being met."""
     length, slack = programs.uncancelled(lam), programs.slack(lam)
     c = (slack - programs.linear + (programs.quadratic @ lam[..., None])[..., 0]).abs()
     lack = slack / (programs.lengths * length + programs.linear.abs() + c).clamp(min=TINY)
@@ -83,68 +86,86 @@ def _mend(programs: Programs, lam: Tensor) -> Tensor:
     return solve_free(programs, ~(at_upper | at_lower), fixed)
 
 
+class _Point(NamedTuple):
+    """Scaled multipliers mu (P, k), c (P, 1), barriers z of the lower and y of the upper bounds (P, k)."""
+
+    mu: Tensor
+    c: Tensor
+    z: Tensor
+    y: Tensor
+
+
+class _Newton(NamedTuple):
+    """The linearised equations at a point: factors of their matrix, room to the bounds, what is not yet met."""
+
+    factors: Tensor
+    pivots: Tensor
+    below: Tensor
+    above: Tensor
+    wrong: Tensor
+    missing: Tensor
+
+    def step(self, at: _Point, toward_z: Tensor, toward_y: Tensor) -> _Point:
+        """The step that changes ``z (mu - lower)`` and ``y (upper - mu)`` by the given amounts."""
+        right = torch.cat([toward_z / self.below - toward_y / self.above - self.wrong, self.missing], dim=-1)
+        solved = torch.linalg.lu_solve(self.factors, self.pivots, right[..., None])[..., 0]
+        mu = solved[:, :-1]
+        return _Point(
+            mu, -solved[:, -1:], (toward_z - at.z * mu) / self.below, (toward_y + at.y * mu) / self.above
+        )
+
+
 def _iterate(scaled: Scaled, idle: Tensor) -> Tensor:
     """Mehrotra's predictor and corrector on ``mu``, (P, k), a fixed number of times.
 
-    With barriers ``z`` for the lower and ``y`` for the upper bounds and c for ``a.mu = 1``, the equations are
-    ``Q mu - q - c a - z + y = 0``, ``z (mu - lower) = y (upper - mu) = 0``.
+    The equations are ``Q mu - q - c a - z + y = 0``, ``a.mu = 1``, ``z (mu - lower) = y (upper - mu) = 0``.
     """
     has_z, has_y = (scaled.lower > -torch.inf) & ~idle, (scaled.upper < torch.inf) & ~idle
     lower, upper = torch.where(has_z, scaled.lower, 0.0), torch.where(has_y, scaled.upper, 0.0)
-    middle = torch.where(has_z, (0.5 * (lower + upper)).clamp(max=1.0), 0.0)
-    mu = torch.where(idle, 0.0, torch.where(has_y, middle, torch.where(has_z, 1.0, 0.0)))
-    z, y, c = has_z.to(mu), has_y.to(mu), torch.zeros_like(mu[:, :1])
-    live = (~idle).to(mu)
+    start = torch.where(has_y, (0.5 * (lower + upper)).clamp(max=1.0), has_z.to(lower))
+    at = _Point(start, torch.zeros_like(start[:, :1]), has_z.to(lower), has_y.to(lower))
+    live = (~idle).to(lower)
     Q, q, a = scaled.quadratic * live[:, :, None] * live[:, None, :], scaled.linear * live, scaled.a
+    fixed = Q.diagonal(dim1=-2, dim2=-1) + (1.0 - live + REGULARIZATION)
     count = (has_z.sum(dim=-1, keepdim=True) + has_y.sum(dim=-1, keepdim=True)).clamp(min=1)
-    system = _bordered(Q, a, 1.0 - live + REGULARIZATION)
+    system = _bordered(Q, a)
     for _ in range(ITERATIONS):
-        s, t = torch.where(has_z, mu - lower, 1.0), torch.where(has_y, upper - mu, 1.0)
+        mu, c, z, y = at
+        below, above = torch.where(has_z, mu - lower, 1.0), torch.where(has_y, upper - mu, 1.0)
+        system.diagonal(dim1=-2, dim2=-1)[:, :-1].copy_(fixed + z / below + y / above)
+        factors, pivots, _ = torch.linalg.lu_factor_ex(system)
         wrong = (Q @ mu[..., None])[..., 0] - q - c * a - z + y
         missing = 1.0 - (a * mu).sum(dim=-1, keepdim=True)
-        gap = ((z * s).sum(dim=-1, keepdim=True) + (y * t).sum(dim=-1, keepdim=True)) / count
-        k = mu.shape[-1]
-        system.diagonal(dim1=-2, dim2=-1)[:, :k].copy_(
-            Q.diagonal(dim1=-2, dim2=-1) + 1.0 - live + REGULARIZATION + z / s + y / t
+        newton = _Newton(factors, pivots, below, above, wrong, missing)
+        products = z * below, y * above
+        gap = (products[0] + products[1]).sum(dim=-1, keepdim=True) / count
+        guess = newton.step(at, -products[0], -products[1])
+        reach = _reach(newton, at, guess, has_z, has_y)
+        ahead = (z + reach * guess.z) * (below + reach * guess.mu) * has_z
+        ahead = ahead + (y + reach * guess.y) * (above - reach * guess.mu) * has_y
+        share = ahead.sum(dim=-1, keepdim=True) / count / gap.clamp(min=TINY)
+        target = gap * share.clamp(0.0, 1.0) ** 3
+        step = newton.step(
+            at,
+            (target - products[0] - guess.z * guess.mu) * has_z,
+            (target - products[1] + guess.y * guess.mu) * has_y,
         )
-        factors, pivots, _ = torch.linalg.lu_factor_ex(system)
-
-        def newton(
-            toward_z: Tensor, toward_y: Tensor, s: Tensor = s, t: Tensor = t, wrong: Tensor = wrong,
-            missing: Tensor = missing, factors: Tensor = factors, pivots: Tensor = pivots,
-        ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-            right = torch.cat([-wrong + toward_z / s - toward_y / t, missing], dim=-1)
-            step = torch.linalg.lu_solve(factors, pivots, right[..., None])[..., 0]
-            d_mu, d_c = step[:, :k], -step[:, k:]
-            return d_mu, d_c, (toward_z - z * d_mu) / s, (toward_y + y * d_mu) / t
-
-        d_mu, d_c, d_z, d_y = newton(-z * s, -y * t)
-        reach = _reach((s, d_mu, has_z), (t, -d_mu, has_y), (z, d_z, has_z), (y, d_y, has_y))
-        ahead = (z + reach * d_z) * (s + reach * d_mu) * has_z + (y + reach * d_y) * (t - reach * d_mu) * has_y
-        target = (ahead.sum(dim=-1, keepdim=True) / count / gap.clamp(min=TINY)).clamp(0.0, 1.0) ** 3 * gap
-        d_mu, d_c, d_z, d_y = newton(
-            (target - z * s - d_z * d_mu) * has_z, (target - y * t + d_y * d_mu) * has_y
-        )
-        reach = _reach((s, d_mu, has_z), (t, -d_mu, has_y), (z, d_z, has_z), (y, d_y, has_y))
-        sound = d_mu.isfinite().all(dim=-1, keepdim=True) & d_z.isfinite().all(dim=-1, keepdim=True)
-        step = torch.where(sound & (gap > FINISHED), TO_THE_BOUNDARY * reach, 0.0)
-        mu, c, z, y = (
-            torch.addcmul(x, step, d.nan_to_num()) for x, d in ((mu, d_mu), (c, d_c), (z, d_z), (y, d_y))
-        )
-    return mu
+        reach = TO_THE_BOUNDARY * _reach(newton, at, step, has_z, has_y)
+        sound = torch.cat(step, dim=-1).isfinite().all(dim=-1, keepdim=True) & (gap > FINISHED)
+        at = _Point(*(torch.where(sound, x + reach * d, x) for x, d in zip(at, step, strict=True)))
+    return at.mu
 
 
-def _bordered(Q: Tensor, a: Tensor, diagonal: Tensor) -> Tensor:
-    """``[[Q + D, a], [a^T, 0]]``, (P, k + 1, k + 1)."""
-    top = torch.cat([Q + diagonal.diag_embed(), a[..., None]], dim=-1)
-    bottom = torch.nn.functional.pad(a, (0, 1))[:, None]
-    return torch.cat([top, bottom], dim=-2)
+def _bordered(Q: Tensor, a: Tensor) -> Tensor:
+    """``[[Q, a], [a^T, 0]]``, (P, k + 1, k + 1)."""
+    top = torch.cat([Q, a[..., None]], dim=-1)
+    return torch.cat([top, torch.nn.functional.pad(a, (0, 1))[:, None]], dim=-2)
 
 
-def _reach(*parts: tuple[Tensor, Tensor, Tensor]) -> Tensor:
-    """The longest step, at most 1, that keeps every masked ``value + step * change`` non-negative, (P, 1)."""
-    limits = [
-        torch.where(mask & (change < 0), -value / change, torch.inf).amin(dim=-1, keepdim=True)
-        for value, change, mask in parts
-    ]
-    return torch.stack(limits).amin(dim=0).clamp(max=1.0 / TO_THE_BOUNDARY)
+def _reach(newton: _Newton, at: _Point, step: _Point, has_z: Tensor, has_y: Tensor) -> Tensor:
+    """The longest step, at most about 1, that keeps barriers and room to the bounds non-negative, (P, 1)."""
+    value = torch.cat([newton.below, newton.above, at.z, at.y], dim=-1)
+    change = torch.cat([step.mu, -step.mu, step.z, step.y], dim=-1)
+    counts = torch.cat([has_z, has_y, has_z, has_y], dim=-1) & (change < 0)
+    limit = torch.where(counts, -value / change, torch.inf).amin(dim=-1, keepdim=True)
+    return limit.clamp(max=1.0 / TO_THE_BOUNDARY)

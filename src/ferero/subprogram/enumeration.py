@@ -25,7 +25,7 @@ STATES = {"zero": 0, "free": 1, "upper": 2, "lower": 3}
 
 def candidates(order: int, inequalities: int, equalities: int, bounded: bool) -> int:
     """How many sets :func:`enumerate_sets` would try."""
-    return (2**order - 1) * (3 if bounded else 2) ** inequalities * (3 if bounded else 1) ** equalities
+    return int((2**order - 1) * (3 if bounded else 2) ** inequalities * (3 if bounded else 1) ** equalities)
 
 
 @lru_cache(maxsize=32)
@@ -35,7 +35,7 @@ def _states(order: int, inequalities: int, equalities: int, bounded: bool) -> Te
     f = [states for states in itertools.product((zero, free), repeat=order) if any(states)]
     g = itertools.product((zero, free, upper) if bounded else (zero, free), repeat=inequalities)
     h = itertools.product((free, upper, lower) if bounded else (free,), repeat=equalities)
-    return torch.tensor([[*i, *j, *l] for i, j, l in itertools.product(f, list(g), list(h))])
+    return torch.tensor([list(itertools.chain(*parts)) for parts in itertools.product(f, g, h)])
 
 
 def enumerate_sets(programs: Programs) -> tuple[Tensor, Tensor]:
@@ -105,7 +105,7 @@ def on_segment(programs: Programs) -> tuple[Tensor, Tensor]:
 
 
 def _residual_of_shares(corners: Tensor, linear: Tensor, shares: Tensor) -> Tensor:
-    """:meth:`Programs.residual` where a is 1, there are no constraints, and shares (P, k) are in their domain."""
+    """The residual where a is 1, there are no constraints, and shares (P, k) are in their domain."""
     lengths = corners.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt_()
     rounding = lengths.amax(dim=-1, keepdim=True) * (EPSILON * shares.shape[-1])
     length = torch.maximum((shares * lengths).sum(dim=-1, keepdim=True), rounding)
@@ -113,5 +113,9 @@ def _residual_of_shares(corners: Tensor, linear: Tensor, shares: Tensor) -> Tens
     left -= (shares * left).sum(dim=-1, keepdim=True)
     slack, size = left.abs(), linear.abs()
     relative = slack / torch.addcmul(size, lengths, length).clamp_(min=TINY)
-    gap = slack * shares / torch.addcmul((size * shares).sum(dim=-1, keepdim=True), length, length).clamp_(min=TINY)
+    gap = (
+        slack
+        * shares
+        / torch.addcmul((size * shares).sum(dim=-1, keepdim=True), length, length).clamp_(min=TINY)
+    )
     return torch.where(left > 0, relative, torch.minimum(relative, gap)).amax(dim=-1)

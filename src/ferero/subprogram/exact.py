@@ -1,35 +1,27 @@
-"""The exact solver: an interior point on scaled data, mended by an active-set solve, judged by our own residual.
+"""The exact solver: an interior point on scaled data, mended by an active set, judged by our own residual.
 
-The gramian of ``[A; B_g; B_h]`` is singular by construction and gradients may differ by twelve orders of magnitude,
-so no solver's own status is believed. Scaling: constraint rows to unit length, one common factor for the order's rows
-(equilibrating those makes their multipliers span 1e12), then sum and linear term jointly.
+The gramian of ``[A; B_g; B_h]`` is singular by construction and gradients may differ by twelve orders of
+magnitude, so no solver's own status is believed. Scaling: constraint rows to unit length, one common factor
+for the order's rows (equilibrating those makes their multipliers span 1e12), sum and linear term jointly.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
-import clarabel
 import numpy as np
-import numpy.typing as npt
-import piqp
-from scipy import sparse
-from scipy.linalg.lapack import dpstrf
-from scipy.optimize import linprog
 
-from ferero.subprogram.program import EPSILON, Array, Program
+from ferero.subprogram.active_set import improve
+from ferero.subprogram.consistency import FAILED, is_inconsistent
+from ferero.subprogram.gramian import factor
+from ferero.subprogram.program import Array, Program
 
-__all__ = ["Answer", "factor", "is_doubtful", "is_inconsistent", "solve_exact"]
+__all__ = ["Answer", "factor", "is_inconsistent", "solve_exact"]
 
 ACCEPTED = 1e-10  # relative residual at which an answer is taken without a second opinion
-FAILED = 1e-6  # relative residual above which the linearised constraints are suspected to be inconsistent
 SOLVER_TOLERANCE = 1e-12
-PARALLEL = 2**12 * EPSILON  # the squared sine, and the relative size, that rounding can produce
-WITNESSES = 4  # cheap attempts to meet all constraints before a linear program is asked
-TINY = float(np.finfo(np.float64).tiny)
 OTHER_LENGTHS = (1e3, 1e-3)  # scales to try where the typical length was none
 
 
@@ -38,15 +30,15 @@ class Answer(NamedTuple):
 
     multipliers: Array
     residual: float
-    solver: Literal["closed form", "piqp", "active set", "clarabel", "none"]
+    solver: Literal["closed form", "piqp", "active set", "clarabel"]
 
 
 def solve_exact(program: Program) -> Answer:
     """The best multipliers found; the caller judges ``residual``.
 
-    A bound is first left out: where the constraints can be met at less than its price it does not matter, and the
-    program without slacks is the better conditioned one. Where it does matter, the multipliers that end at it are
-    fixed there and the others solved for anew, for the same reason.
+    A bound is first left out: where the constraints can be met at less than its price it does not matter, and
+    the program without slacks is the better conditioned one. Where it does matter, the multipliers that end
+    at it are fixed there and the others solved for anew, for the same reason.
     """
     if np.isinf(program.bound) or len(program.linear) == len(program.simplex):
         return _solve(program)
@@ -102,7 +94,7 @@ def _solve(program: Program, *, last_resort: bool = True) -> Answer:
 
 
 def _mended(program: Program, lam: Array, solver: Literal["active set", "clarabel"]) -> Answer:
-    lam = _active_set(program, lam)
+    lam = improve(program, lam, ACCEPTED)
     return Answer(lam, program.residual(lam), solver)
 
 
@@ -115,79 +107,51 @@ def _closed_form(program: Program) -> Array | None:
     k, k_f = len(program.linear), len(program.simplex)
     if not program.lengths[:k_f].all():
         resting = (program.lengths[:k_f] == 0) & (program.simplex > 0) & (program.linear[:k_f] == 0)
-        if resting.any() and not _unmet(program).any():
+        if resting.any() and not program.unmet.any():
             return np.where(np.arange(k) == resting.argmax(), 1.0 / program.a[resting.argmax()], 0.0)
     is_small = 1 <= k_f <= 2 and k - k_f == program.equalities <= 1
-    return _on_segment(program) if is_small and program.lengths[k_f:].all() and program.simplex.all() else None
+    return (
+        _on_segment(program) if is_small and program.lengths[k_f:].all() and program.simplex.all() else None
+    )
 
 
 def _on_segment(program: Program) -> Array:
     """At most two rows of the order and one equality: a parabola's lowest point between two corners.
 
-    The equality's multiplier ``(q_h - Q_hf.lam_f) / Q_hh`` is put into the objective first.
+    The equality's multiplier ``(q_h - Q_hf.lam_f) / Q_hh`` is put into the objective first. Plain numbers:
+    for so few of them arrays cost more than arithmetic.
     """
-    k, last = len(program.linear), len(program.simplex) - 1
-    (Q, q), total = (program.quadratic.tolist(), program.linear.tolist()), float(program.total)
-    ends = total / float(program.simplex[0]), total / float(program.simplex[last])
-    start = ends[0] * ends[0] * Q[0][0], ends[0] * q[0]
-    cross = ends[0] * ends[1] * Q[0][last]
-    stop = ends[1] * ends[1] * Q[last][last], ends[1] * q[last]
-    pulls = (0.0, 0.0)
-    if program.equalities:
-        pulls = ends[0] * Q[0][-1], ends[1] * Q[last][-1]
-        start = start[0] - pulls[0] * pulls[0] / Q[-1][-1], start[1] - pulls[0] * q[-1] / Q[-1][-1]
-        cross -= pulls[0] * pulls[1] / Q[-1][-1]
-        stop = stop[0] - pulls[1] * pulls[1] / Q[-1][-1], stop[1] - pulls[1] * q[-1] / Q[-1][-1]
-    curvature = start[0] - 2.0 * cross + stop[0]
-    slope = stop[0] - cross + start[1] - stop[1]
-    share = min(max(slope / curvature, 0.0), 1.0) if curvature > 0 else 0.5 + 0.5 * np.sign(slope)
-    lam = np.zeros(k)
-    lam[0] = share * ends[0]
-    lam[last] += (1.0 - share) * ends[1]
-    if program.equalities:
-        lam[-1] = (q[-1] - share * pulls[0] - (1.0 - share) * pulls[1]) / Q[-1][-1]
+    last, has_equality = len(program.simplex) - 1, program.equalities == 1
+    Q, q = program.quadratic.tolist(), program.linear.tolist()
+    start, stop = program.total / float(program.simplex[0]), program.total / float(program.simplex[last])
+    pull, other_pull, stiffness = 0.0, 0.0, 1.0
+    if has_equality:
+        pull, other_pull, stiffness = start * Q[0][-1], stop * Q[last][-1], Q[-1][-1]
+    aim = q[-1] / stiffness if has_equality else 0.0
+    cross = start * stop * Q[0][last] - pull * other_pull / stiffness
+    first = start * start * Q[0][0] - pull * pull / stiffness
+    second = stop * stop * Q[last][last] - other_pull * other_pull / stiffness
+    slope = second - cross + (start * q[0] - pull * aim) - (stop * q[last] - other_pull * aim)
+    curvature = first - 2.0 * cross + second
+    share = min(max(slope / curvature, 0.0), 1.0) if curvature > 0 else 0.5
+    lam = np.zeros(len(q))
+    lam[0] = share * start
+    lam[last] += (1.0 - share) * stop
+    if has_equality:
+        lam[-1] = aim - (share * pull + (1.0 - share) * other_pull) / stiffness
     return lam
-
-
-def _unmet(program: Program) -> Array:
-    """How far each row is from being met by d = 0, c = 0, (k,)."""
-    inequalities = len(program.linear) - program.equalities
-    out = np.maximum(program.linear, 0.0)
-    out[inequalities:] = np.abs(program.linear[inequalities:])
-    return out
-
-
-def factor(gramian: Array, tolerance: float | None = None) -> Array:
-    """R (m, r) with ``R R^T = K``, by pivoted Cholesky of K scaled to unit diagonal, so that small gradients count.
-
-    Args:
-        gramian: K, (m, m).
-        tolerance: The squared sine below which a gradient lies in the span of the others; None for m roundings.
-    """
-    m = len(gramian)
-    size = np.sqrt(np.maximum(gramian.diagonal(), 0.0))
-    unit = size if size.all() else np.where(size > 0, size, 1.0)
-    lower, pivots, rank, _ = dpstrf(gramian / (unit[:, None] * unit), tolerance or m * EPSILON, lower=1)
-    root = np.empty((m, rank))
-    root[pivots - 1] = (lower * _lower_triangle(m))[:, :rank]
-    return np.asarray(size[:, None] * root)
-
-
-@lru_cache(maxsize=64)
-def _lower_triangle(m: int) -> Array:
-    return np.tri(m)
 
 
 def _typical_length(program: Program) -> float:
     """The length of a direction that meets the constraints, or of the shortest admissible gradient."""
-    k_f, lengths = len(program.simplex), program.lengths
-    wanted = _unmet(program) / (lengths if lengths.all() else np.where(lengths > 0, lengths, np.inf))
-    ends = program.ends if program.simplex.all() else np.where(program.simplex > 0, program.ends, lengths[:k_f])
-    return max(float(wanted.max()), float(ends.min()) if k_f else 0.0) or 1.0
+    lengths = program.lengths
+    wanted = program.unmet / (lengths if lengths.all() else np.where(lengths > 0, lengths, np.inf))
+    ends = program.ends if program.simplex.all() else program.ends[program.simplex > 0]
+    return max(float(wanted.max()), float(ends.min(initial=np.inf)) if len(ends) else 0.0) or 1.0
 
 
 def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
-    """Piqp on the primal in ``d = length x``, ``c = length^2 y`` with rows of unit norm, slacks where priced."""
+    """Piqp on the primal in ``d = length x``, ``c = length^2 y``: rows of unit norm, slacks where priced."""
     gradients = program.rows @ factor(program.gramian)
     (k, r), k_f, k_h = gradients.shape, len(program.simplex), program.equalities
     length = relative_length * _typical_length(program)
@@ -222,8 +186,10 @@ def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
 def _piqp(
     quadratic: Array, cost: Array, matrix: Array, right: Array, equalities: int, lowest: Array | None
 ) -> Array:
-    """Multipliers (k,) of ``matrix x <= right``, the last rows equalities; the last iterate, whatever its status."""
+    """Multipliers (k,) of ``matrix x <= right``, the last rows equalities, whatever piqp thinks of them."""
     inequalities = len(right) - equalities
+    import piqp
+
     solver = piqp.DenseSolver()
     settings = solver.settings
     settings.eps_abs = settings.eps_rel = SOLVER_TOLERANCE
@@ -244,6 +210,9 @@ def _piqp(
 
 def _second_opinion(program: Program) -> Array:
     """Clarabel on the unscaled dual, which fails on other instances than the scaled primal does."""
+    import clarabel
+    from scipy import sparse
+
     k, k_f = len(program.linear), len(program.simplex)
     identity = np.eye(k)
     below, above = np.isfinite(program.lower), np.isfinite(program.upper)
@@ -257,133 +226,3 @@ def _second_opinion(program: Program) -> Array:
     solver = clarabel.DefaultSolver(quadratic, -program.linear, constraints, sides, cones, settings)
     lam = np.asarray(solver.solve().x, dtype=np.float64)
     return program.feasible(lam if math.isfinite(lam.sum()) else np.zeros(k))
-
-
-def _active_set(program: Program, lam: Array) -> Array:
-    """A primal active-set descent from ``lam``, in coordinates where every row has unit length.
-
-    Each round solves the equations on the free coordinates, walks there until a bound stops it, and at a stationary
-    point frees the coordinate whose slack has the wrong sign. The objective never rises.
-    """
-    unit = 1.0 / np.where(program.lengths > 0, program.lengths, 1.0)
-    Q, q, a = program.quadratic * unit[:, None] * unit, program.linear * unit, program.a * unit
-    lower, upper, mu = program.lower / unit, program.upper / unit, lam / unit
-    noise = EPSILON * len(q) * float(np.abs(mu).max())
-    length, slack = program.uncancelled(lam), program.slack(lam)
-    share = np.maximum(1.0 / (length * unit), program.a)
-    lack = slack / np.maximum(program.lengths * length + np.abs(program.linear) + abs(program.rate(lam)) * program.a, TINY)
-    at_upper = ((program.upper - lam) * share < lack) | (upper - mu < noise)
-    at_lower = (((lam - program.lower) * share < -lack) | (mu - lower < noise)) & ~at_upper
-    best, best_residual = lam, program.residual(lam)
-    for _ in range(4 * len(q) + 20):
-        mu = np.where(at_lower, lower, np.where(at_upper, upper, mu))
-        step = _to_stationary(Q, q, a, ~(at_lower | at_upper), mu)
-        room = np.where(step < 0, lower - mu, upper - mu)
-        ratio = np.divide(room, step, out=np.full_like(step, np.inf), where=np.abs(step) > noise)
-        blocking = int(ratio.argmin())
-        if ratio[blocking] < 1.0:
-            mu = mu + max(ratio[blocking], 0.0) * step
-            (at_lower if step[blocking] < 0 else at_upper)[blocking] = True
-            continue
-        mu = mu + step
-        candidate = program.feasible(mu * unit)
-        residual = program.residual(candidate)
-        if residual < best_residual:
-            best, best_residual = candidate, residual
-        slack = program.slack(mu * unit) * unit
-        wrong = np.where(at_lower, slack, np.where(at_upper, -slack, 0.0))
-        worst = int(wrong.argmax())
-        if best_residual <= ACCEPTED or wrong[worst] <= 0:
-            break
-        at_lower[worst] = at_upper[worst] = False
-    return best
-
-
-def _to_stationary(Q: Array, q: Array, a: Array, free: Array, mu: Array) -> Array:
-    """The shortest step of the free coordinates to a stationary point; least squares, as Q is singular."""
-    n = int(free.sum())
-    top = float(a[free].max(initial=0.0)) or 1.0
-    system = np.zeros((n + 1, n + 1))
-    system[:n, :n] = Q[np.ix_(free, free)]
-    system[:n, n] = system[n, :n] = a[free] / top
-    right = np.append((q - Q @ mu)[free], (1.0 - a @ mu) / top if a.any() else 0.0)
-    step = np.zeros_like(mu)
-    step[free] = np.linalg.lstsq(system, right, rcond=None)[0][:n]
-    return step
-
-
-def is_doubtful(program: Program, answer: Answer) -> bool:
-    """Whether an answer without bound leaves it open that the linearised constraints cannot be met.
-
-    Multipliers that run away make the direction a small difference of large parts, and a residual relative to
-    those parts falls with them. So an answer is beyond doubt only where little cancelled, no constrained row
-    vanishes and each is met relative to its own ``|q_i|``. Doubt costs time, not correctness.
-    """
-    if answer.residual > FAILED:
-        return True
-    needed = program.a == 0
-    if not _unmet(program)[needed].any():
-        return False
-    q = np.abs(program.linear)
-    uncancelled = np.abs(program.rows) @ np.sqrt(np.maximum(program.gramian.diagonal(), 0.0))
-    if ((program.lengths <= FAILED * uncancelled) & (q > 0) & needed).any():
-        return True
-    if np.count_nonzero(needed) == 1:
-        return False
-    lam = answer.multipliers
-    parts = float(np.abs(lam) @ program.lengths)
-    if float(lam @ program.quadratic @ lam) <= (FAILED * parts) ** 2:
-        return True
-    slack, first = program.slack(lam), len(lam) - program.equalities
-    slack[first:] = np.abs(slack[first:])
-    allowed = FAILED * q if q.all() else np.where(q > 0, FAILED * q, EPSILON * parts * program.lengths)
-    return bool(((slack > allowed) & needed).any())
-
-
-def is_inconsistent(program: Program) -> bool:
-    """Whether no direction at all meets the linearised constraints (the unbounded dual then has no minimum).
-
-    With rows of unit length a direction must have ``S_i gradF^T d + q_i <= eta`` (within ``+-eta`` for
-    equalities), where eta is a millionth of the largest ``|q_i|``. Rows of the order whose ``a`` is zero must
-    not rise and count as inequalities. Gradients are taken as parallel, and rows as vanishing, where rounding
-    can make them so.
-    """
-    reach = program.rows @ factor(program.gramian, PARALLEL)
-    uncancelled = np.abs(program.rows) @ np.sqrt(np.maximum(program.gramian.diagonal(), 0.0))
-    size = np.sqrt((reach * reach).sum(axis=1))
-    vanishing = size <= PARALLEL * uncancelled
-    reach[vanishing] = 0.0
-    size = np.where(vanishing, uncancelled, size)
-    if (_unmet(program)[(program.a == 0) & (size == 0)] > 0).any():
-        return True
-    size[size == 0] = 1.0
-    is_equality = np.arange(len(size)) >= len(size) - program.equalities
-    kept = program.a == 0
-    needs, q, is_equality = (reach / size[:, None])[kept], (program.linear / size)[kept], is_equality[kept]
-    largest = float(np.abs(q).max(initial=0.0))
-    return largest > 0 and not _is_met_somewhere(needs, q / largest, is_equality)
-
-
-def _is_met_somewhere(rows: Array, q: Array, is_equality: npt.NDArray[np.bool_]) -> bool:
-    """Whether ``rows d + q <= eta`` (``= 0`` within eta) for some d and the tolerated eta.
-
-    The shortest d that meets the rows violated so far with equality is tried a few times; if none meets all of
-    them, linear programming finds the smallest eta.
-    """
-    active = is_equality | (q > 0)
-    for _ in range(WITNESSES):
-        d = np.linalg.lstsq(rows[active], -q[active], rcond=FAILED)[0]
-        left = rows @ d + q
-        left[is_equality] = np.abs(left[is_equality])
-        if (left <= FAILED).all():
-            return True
-        active = active | (left > 0)
-    both = np.vstack([rows, -rows[is_equality]])
-    result = linprog(
-        np.append(np.zeros(rows.shape[1]), 1.0),
-        A_ub=np.hstack([both, -np.ones((len(both), 1))]),
-        b_ub=np.concatenate([-q, q[is_equality]]),
-        bounds=[(None, None)] * rows.shape[1] + [(0, None)],
-        method="highs",
-    )
-    return bool(result.status != 0 or result.fun <= FAILED)

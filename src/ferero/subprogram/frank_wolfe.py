@@ -1,4 +1,4 @@
-"""Frank and Wolfe's method on the dual, with pairwise steps: projection-free, over the corners of the domain."""
+"""Frank and Wolfe's method on the dual, with pairwise steps between the corners of the domain."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def frank_wolfe(programs: Programs, *, tol: float | None = None, max_iter: int =
         Multipliers (P, k), in their domain.
 
     Raises:
-        UnsupportedError: There are constraints but no finite bound, or a row of the order has a = 0, since the
-            domain then has no corners to go to.
+        UnsupportedError: There are constraints but no finite bound, or a row of the order has a = 0, since
+            the domain then has no corners to go to.
     """
     _check_compact(programs)
     k, k_f = programs.linear.shape[-1], programs.simplex.shape[-1]
@@ -63,9 +63,10 @@ def frank_wolfe(programs: Programs, *, tol: float | None = None, max_iter: int =
 
 
 def _pairs(k_f: int, k: int, like: Tensor) -> tuple[Tensor, Tensor]:
-    """Directions (k, k_f^2 + k - k_f): from corner i to corner j, then along each segment; and i for the former."""
+    """Directions (k, k_f^2 + k - k_f), from corner i to j, then along segments; and the i, (k_f^2,)."""
     identity = torch.eye(k, dtype=like.dtype, device=like.device)
-    i, j = torch.arange(k_f, device=like.device).repeat_interleave(k_f), torch.arange(k_f).repeat(k_f)
+    corner = torch.arange(k_f, device=like.device)
+    i, j = corner.repeat_interleave(k_f), corner.repeat(k_f)
     return torch.cat([identity[:, j] - identity[:, i], identity[:, k_f:]], dim=-1), i
 
 
@@ -75,7 +76,7 @@ def _check_compact(programs: Programs) -> None:
     finite = bool(bound.isfinite().all()) if isinstance(bound, Tensor) else math.isfinite(bound)
     if programs.linear.shape[-1] > k_f and not finite:
         raise UnsupportedError(
-            'bound: solver="frank-wolfe" walks between the corners of a bounded domain, found no finite bound; '
+            'bound: solver="frank-wolfe" walks between the corners of a bounded domain, found no finite one; '
             'pass bound=..., or use solver="exact".'
         )
     if bool(((programs.simplex == 0) & (programs.lengths[:, :k_f] > 0)).any()):

@@ -1,4 +1,4 @@
-"""Projected gradients on the dual: the paper's inner loop, and an accelerated form that deserves its iterations."""
+"""Projected gradients on the dual: the paper's inner loop, and an accelerated form of it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def pgd(
 ) -> Tensor:
     """Projected gradient steps ``lam <- Proj(lam - step (Q lam - q))`` from uniform multipliers.
 
-    Accelerated: Nesterov's extrapolation, restarted where it points uphill, on scaled rows, with the inverse of
-    the largest eigenvalue as the step. Not accelerated: the paper's loop on the rows as they are, which stops
-    when no multiplier moves by more than ``tol``.
+    Accelerated: Nesterov's extrapolation, restarted where it points uphill, on scaled rows, with the inverse
+    of the largest eigenvalue as the step. Not accelerated: the paper's loop on the rows as they are, which
+    stops when no multiplier moves by more than ``tol``.
 
     Args:
         programs: P programs.

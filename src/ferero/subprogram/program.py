@@ -1,4 +1,4 @@
-"""The subprogram's dual as a small quadratic program, and the certificate that any answer to it is held to."""
+"""The subprogram's dual as a small quadratic program, and the certificate that its answers are held to."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ Array: TypeAlias = npt.NDArray[np.float64]
 Domain: TypeAlias = Literal["adaptive", "simplex"]
 
 EPSILON = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
 MANY = 1e100  # stands for an infinite distance where it is multiplied by zero
 
 
@@ -80,8 +81,16 @@ class Program:
         return out
 
     @cached_property
+    def unmet(self) -> Array:
+        """How far each row is from being met by d = 0, c = 0, (k,)."""
+        out: Array = np.maximum(self.linear, 0.0)
+        first = len(out) - self.equalities
+        out[first:] = np.abs(self.linear[first:])
+        return out
+
+    @cached_property
     def ends(self) -> Array:
-        """The gradient of each corner of the order's domain, ``|A_i gradF| b / a_i``, (k_f,); 0 where a is 0."""
+        """The gradients' norms at the corners of the order's domain, ``|A_i gradF| b / a_i``; 0 where a is 0."""
         lengths = self.lengths[: len(self.simplex)] * self.total
         if self.simplex.all():
             return np.asarray(lengths / self.simplex)
@@ -113,7 +122,7 @@ class Program:
     def residual(self, lam: Array) -> float:
         """The worst relative violation of the optimality conditions by ``lam``, none of them cancelled away.
 
-        Where a row of the primal is not met, or met with room to spare, its multiplier must be at a bound: the
+        Where a row of the primal is not met, or met with room to spare, its multiplier must be at a bound. The
         slack is measured against ``|S_i gradF| D + |q_i|``, slack times distance to the bound against
         ``D^2 + |q|.|lam|``, and the smaller counts; D is the uncancelled length of the direction.
         """

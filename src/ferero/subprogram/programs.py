@@ -20,7 +20,7 @@ TINY = torch.finfo(torch.float64).tiny
 
 @dataclass(frozen=True, eq=False)
 class Programs:
-    """P dual programs: minimise ``lam.Q lam / 2 - q.lam``, each as :class:`~ferero.subprogram.Program` has it.
+    """P dual programs, each as :class:`~ferero.subprogram.Program` has it.
 
     Rows of zeros are padding, whose multipliers stay 0.
 
@@ -94,12 +94,14 @@ class Programs:
 
     @property
     def uniform(self) -> Tensor:
-        """Equal multipliers for the order's rows, none for the constraints, (P, k): in the domain, padding at 0."""
-        is_used = (self.rows != 0).any(dim=-1) & (torch.arange(self.linear.shape[-1], device=self.rows.device) < self.simplex.shape[-1])
+        """Equal multipliers for the order's rows, 0 for constraints and padding, (P, k): in the domain."""
+        is_used = (self.rows != 0).any(dim=-1) & (
+            torch.arange(self.linear.shape[-1], device=self.rows.device) < self.simplex.shape[-1]
+        )
         return is_used / self.a.sum(dim=-1, keepdim=True)
 
     def slack(self, lam: Tensor) -> Tensor:
-        """``q - Q lam - c a / b``, what the direction leaves of each primal row; (..., P, k) for as many lam."""
+        """``q - Q lam - c a / b``, what the direction leaves of each primal row, (..., P, k)."""
         k_f = self.simplex.shape[-1]
         left = self.linear - (self.quadratic @ lam[..., None])[..., 0]
         c = (lam[..., :k_f] * left[..., :k_f]).sum(dim=-1, keepdim=True)

@@ -1,0 +1,147 @@
+"""Whether a run has arrived, is held, must pay more for its constraints, or cannot have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ferero.optimize.merit import Mask
+from ferero.optimize.proposal import Proposal
+from ferero.optimize.runs import Runs
+from ferero.subprogram import Program, solve_exact
+from ferero.subprogram.program import EPSILON, Array
+
+__all__ = ["IsOptimal", "Measures", "drop_held_rows", "judge", "measure", "raise_prices"]
+
+NEARLY_STATIONARY = 0.01  # relative stationarity at which an unmet constraint raises its price
+PRICE_GROWTH = 10.0
+HIGHEST_PRICE = 1e8
+STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which it cannot be reduced
+MOST_REJECTIONS = 30
+
+IsOptimal = Callable[[int, Array, Array, Array], bool]  # (run, losses, jacobian, gradient sizes)
+
+
+@dataclass(frozen=True)
+class Measures:
+    """How far each run is from being done, (P,) each.
+
+    Attributes:
+        stationarity: ``|gradF w|`` relative to the order's part at its largest gradients.
+        balance: relative to all parts at their largest gradients.
+        feasibility: the largest relative violation.
+        exhausted: whether steps have become too small for the numbers to show, or were rejected too often.
+    """
+
+    stationarity: Array
+    balance: Array
+    feasibility: Array
+    exhausted: Mask
+
+    def keep(self, runs: Mask) -> Measures:
+        """The masked runs' only."""
+        return Measures(**{name: value[runs] for name, value in vars(self).items()})
+
+
+def measure(runs: Runs, proposal: Proposal) -> Measures:
+    """The measures of the point that the proposal starts from, with its multipliers."""
+    merit = runs.merit
+    combined = (proposal.weights[:, None, :] @ runs.jacobian)[:, 0]
+    size = np.sqrt((combined * combined).sum(axis=-1))
+    sizes = runs.sizes[:, :, None]
+    order_part = (proposal.order_part * (np.abs(merit.order) @ sizes)[:, :, 0]).sum(axis=-1)
+    all_parts = order_part
+    if merit.price.any():
+        all_parts = order_part + (np.abs(proposal.constraint_part) * (np.abs(merit.rows) @ sizes)[:, :, 0]).sum(axis=-1)
+    scale = (np.abs(merit.rows) @ np.abs(runs.losses)[:, :, None])[:, :, 0] + np.abs(merit.offsets)
+    relative = runs.violation / np.maximum(scale, 1.0)
+    moved = np.sqrt((runs.points * runs.points).sum(axis=-1))
+    invisible = (proposal.predicted <= runs.noise) | (proposal.length <= EPSILON * moved)
+    return Measures(
+        stationarity=size / np.where(order_part > 0, order_part, np.inf),
+        balance=size / np.where(all_parts > 0, all_parts, np.inf),
+        feasibility=relative.max(axis=-1, initial=0.0),
+        exhausted=(invisible & ~runs.is_blind()) | (runs.rejections > MOST_REJECTIONS),
+    )
+
+
+def judge(
+    runs: Runs, proposal: Proposal, measures: Measures, is_optimal: IsOptimal, max_iter: int, tol: float
+) -> dict[int, str]:
+    """How the runs that are done have ended, by their place among those going."""
+    done: dict[int, str] = {}
+    arrived = (measures.stationarity <= tol) & (measures.feasibility <= tol)
+    spent = runs.iterations >= max_iter
+    wanting = _wants_a_higher_price(runs, proposal, measures, tol)
+    if not (arrived | measures.exhausted | spent | wanting).any():
+        return done
+    unmet = measures.feasibility > tol
+    for i in np.flatnonzero(arrived | measures.exhausted | spent | wanting):
+        is_candidate = arrived[i] or measures.exhausted[i] or spent[i]
+        may_pay_more = unmet[i] and runs.merit.price[i] < HIGHEST_PRICE
+        if is_candidate and is_optimal(int(runs.ids[i]), runs.losses[i], runs.jacobian[i], runs.sizes[i]):
+            done[int(i)] = "converged"
+        elif unmet[i] and (measures.exhausted[i] or wanting[i]) and _is_violation_stuck(runs, int(i), tol):
+            done[int(i)] = "unattainable"
+        elif measures.exhausted[i] and not may_pay_more:
+            done[int(i)] = "stalled"
+        elif spent[i]:
+            done[int(i)] = "max_iter"
+    return done
+
+
+def raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
+    """Multiply the price where a violation would stay for good; returns where."""
+    wanting = _wants_a_higher_price(runs, proposal, measures, tol)
+    wanting |= (measures.feasibility > tol) & measures.exhausted
+    wanting &= runs.merit.price < HIGHEST_PRICE
+    if wanting.any():
+        runs.merit.price = np.where(wanting, np.maximum(PRICE_GROWTH * runs.merit.price, 1.0), runs.merit.price)
+        runs.rejections = np.where(wanting, 0, runs.rejections)
+    return wanting
+
+
+def _wants_a_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
+    """Nearly stationary with a violation that the step would not mend."""
+    unmended = (measures.feasibility > tol) & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
+    return np.asarray(unmended & (measures.balance <= NEARLY_STATIONARY) & ~runs.correcting)
+
+
+def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
+    """Rows of the order that active constraints hold, whatever the gradients, stop the others no more; whether any.
+
+    Without this every point with ``f.c == 0.7`` would be optimal while c is among the objectives: c cannot fall, so
+    not all of them can. What cannot be improved is taken out of the order, and the rest is minimised.
+    """
+    if not runs.merit.price.any():
+        return False
+    part = proposal.order_part * np.abs(runs.merit.order).sum(axis=-1)
+    size = part.sum(axis=-1)
+    cancelled = np.abs(proposal.weights).max(axis=-1) <= np.sqrt(EPSILON) * size
+    held = part > np.sqrt(EPSILON) * size[:, None]
+    others = ((runs.merit.order != 0).any(axis=-1) & ~held).any(axis=-1)
+    drop = cancelled & others
+    if drop.any():
+        runs.merit.drop(held & drop[:, None])
+    return bool(drop.any())
+
+
+def _is_violation_stuck(runs: Runs, i: int, tol: float) -> bool:
+    """Whether the shortest subgradient of the violation vanishes: no first-order step reduces it."""
+    merit = runs.merit
+    rows, J, values = merit.rows[i], runs.jacobian[i], runs.constraint_values[i]
+    scale = np.abs(rows) @ np.abs(runs.losses[i]) + np.abs(merit.offsets[i])
+    is_equality = np.arange(len(rows)) >= len(rows) - merit.equalities
+    violated = np.where(is_equality, np.abs(values), values) > tol * scale
+    active = ~violated & (is_equality | (values > -tol * scale))
+    pull = (np.sign(values) * violated) @ rows
+    gramian = J @ J.T
+    if active.any():
+        equalities = int((active & is_equality).sum())
+        linear = -rows[active] @ gramian @ pull
+        program = Program(rows[active], gramian, linear, np.zeros(0), 1.0, equalities, 1.0)
+        pull = pull + program.weights(solve_exact(program).multipliers)
+    whole = float(np.abs(rows[violated]).sum(axis=0) @ runs.sizes[i])
+    return bool(np.linalg.norm(pull @ J) <= STUCK_VIOLATION * whole)

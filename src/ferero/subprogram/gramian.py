@@ -1,0 +1,85 @@
+"""The gramian of the losses' gradients: its factor, and the check that a matrix given as one can be one."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpstrf
+
+from ferero.errors import InputError
+from ferero.subprogram.program import EPSILON, Array
+
+__all__ = ["check_gramian", "factor"]
+
+TOLERANCE = 1e-6  # relative, or what the rounding of the given dtype can do where that is more
+
+
+def factor(gramian: Array, tolerance: float | None = None) -> Array:
+    """R (m, r) with ``R R^T = K``, by pivoted Cholesky of K scaled to unit diagonal: small gradients count.
+
+    Args:
+        gramian: K, (m, m).
+        tolerance: The squared sine below which a gradient lies in the span of others; None for m roundings.
+    """
+    m = len(gramian)
+    size, unit = _sizes(gramian)
+    lower, pivots, rank, _ = dpstrf(gramian / (unit[:, None] * unit), tolerance or m * EPSILON, lower=1)
+    root = np.empty((m, rank))
+    root[pivots - 1] = (lower * _lower_triangle(m))[:, :rank]
+    return np.asarray(size[:, None] * root)
+
+
+def check_gramian(gramian: Array, rounding: float = EPSILON) -> Array:
+    """Returns a finite matrix as the gramian that it is up to rounding: symmetric, positive semidefinite.
+
+    Args:
+        gramian: (m, m).
+        rounding: Relative rounding of the type that it was given in.
+
+    Raises:
+        InputError: It is not symmetric, or has a negative eigenvalue, by more than rounding explains.
+    """
+    m = len(gramian)
+    tolerance = max(TOLERANCE, 4 * m * rounding)
+    if (gramian != gramian.T).any():
+        skew = float(np.abs(gramian - gramian.T).max())
+        if skew > tolerance * float(np.abs(gramian).max()):
+            raise InputError(
+                f"gramian: expected a symmetric matrix, gradF^T gradF, found entries that differ from their "
+                f"mirror image by {skew:.3g}; compute it as J @ J.T from the (m, n) Jacobian J."
+            )
+        gramian = 0.5 * (gramian + gramian.T)
+    size, unit = _sizes(gramian)
+    shifted = gramian / (unit[:, None] * unit)
+    shifted.flat[:: m + 1] += 4 * m * EPSILON
+    if size.all() and dpotrf(shifted, clean=0, overwrite_a=1)[1] == 0:
+        return gramian
+    return _positive_part(gramian, size, unit, tolerance)
+
+
+def _positive_part(gramian: Array, size: Array, unit: Array, tolerance: float) -> Array:
+    """What is left of K without the negative eigenvalues that rounding made; K itself if there is none."""
+    lowest, largest = np.linalg.eigvalsh(gramian)[[0, -1]]
+    if lowest < -tolerance * max(largest, -lowest * tolerance):
+        raise InputError(
+            f"gramian: expected a positive semidefinite matrix, gradF^T gradF, found an eigenvalue of "
+            f"{lowest:.3g} beside {largest:.3g}; compute it as J @ J.T from the (m, n) Jacobian J."
+        )
+    values, vectors = np.linalg.eigh(gramian / (unit[:, None] * unit))
+    empty = size == 0
+    if values[0] >= -4 * len(values) * EPSILON * values[-1] and not gramian[empty].any():
+        return gramian
+    root = size[:, None] * vectors * np.sqrt(np.maximum(values, 0.0))
+    return np.asarray(root @ root.T)
+
+
+def _sizes(gramian: Array) -> tuple[Array, Array]:
+    """The gradients' norms (m,), and the same with 1 for 0."""
+    size = np.sqrt(np.maximum(gramian.diagonal(), 0.0))
+    return size, size if size.all() else np.where(size > 0, size, 1.0)
+
+
+@lru_cache(maxsize=64)
+def _lower_triangle(m: int) -> Array:
+    return np.tri(m)
