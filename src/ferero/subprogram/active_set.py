@@ -67,8 +67,8 @@ def _at_bounds(program: Program, lam: Array) -> tuple[Mask, Mask]:
     share = np.maximum(program.lengths / length, program.a)
     terms = program.lengths * length + np.abs(program.linear) + abs(program.rate(lam)) * program.a
     lack = slack / np.maximum(terms, TINY)
-    at_upper = np.minimum(program.upper - lam, MANY) * share < lack
-    at_lower = np.minimum(lam - program.lower, MANY) * share < -lack
+    at_upper = (np.minimum(program.upper - lam, MANY) * share < lack) & (program.upper < np.inf)
+    at_lower = (np.minimum(lam - program.lower, MANY) * share < -lack) & (program.lower > -np.inf)
     return at_lower, at_upper
 
 

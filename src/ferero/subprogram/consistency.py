@@ -16,31 +16,23 @@ PARALLEL = 2**12 * EPSILON  # the squared sine, and the relative size, that roun
 WITNESSES = 4  # cheap attempts to meet all constraints before a linear program is asked
 
 
-def is_doubtful(program: Program, lam: Array) -> bool:
+def is_doubtful(program: Program, lam: Array, residual: float) -> bool:
     """Whether multipliers without bound leave it open that the linearised constraints cannot be met.
 
     Multipliers that run away make the direction a small difference of large parts, and a residual relative to
-    those parts falls with them. So they are beyond doubt only where little cancelled, no constrained row
-    vanishes and each is met relative to its own ``|q_i|``. Doubt costs time, not correctness.
+    those parts falls with them. So they are beyond doubt only where what the residual allows is small beside
+    each ``|q_i| / |S_i gradF|`` to be undone, and no such row vanishes. Doubt costs time, not correctness.
     """
-    if program.residual(lam) > FAILED:
+    if residual > FAILED:
         return True
-    needed = program.a == 0
-    if not program.unmet[needed].any():
+    unmet = program.unmet * (program.a == 0)
+    wanted = unmet > 0
+    if not wanted.any():
         return False
-    q = np.abs(program.linear)
     uncancelled = np.abs(program.rows) @ np.sqrt(np.maximum(program.gramian.diagonal(), 0.0))
-    if ((program.lengths <= FAILED * uncancelled) & (q > 0) & needed).any():
-        return True
-    if np.count_nonzero(needed) == 1:
-        return False
-    parts = float(np.abs(lam) @ program.lengths)
-    if float(lam @ program.quadratic @ lam) <= (FAILED * parts) ** 2:
-        return True
-    slack, first = program.slack(lam), len(lam) - program.equalities
-    slack[first:] = np.abs(slack[first:])
-    allowed = FAILED * q if q.all() else np.where(q > 0, FAILED * q, EPSILON * parts * program.lengths)
-    return bool(((slack > allowed) & needed).any())
+    allowed = max(residual, len(lam) * EPSILON) * program.uncancelled(lam)
+    is_certain = (program.lengths * allowed <= FAILED * unmet) & (program.lengths > FAILED * uncancelled)
+    return bool((wanted & ~is_certain).any())
 
 
 def is_inconsistent(program: Program) -> bool:

@@ -40,7 +40,10 @@ def solve_exact(program: Program) -> Answer:
     the program without slacks is the better conditioned one. Where it does matter, the multipliers that end
     at it are fixed there and the others solved for anew, for the same reason.
     """
-    if np.isinf(program.bound) or len(program.linear) == len(program.simplex):
+    closed = _closed_form(program)
+    if closed is not None and (residual := program.residual(closed)) <= ACCEPTED:
+        return Answer(closed, residual, "closed form")
+    if math.isinf(program.bound) or len(program.linear) == len(program.simplex):
         return _solve(program)
     unpriced = replace(program, bound=np.inf)
     best = _judged(program, _solve(unpriced, last_resort=False))
@@ -78,9 +81,6 @@ def _with_saturated_fixed(program: Program, answer: Answer) -> Answer:
 
 
 def _solve(program: Program, *, last_resort: bool = True) -> Answer:
-    closed = _closed_form(program)
-    if closed is not None and (residual := program.residual(closed)) <= ACCEPTED:
-        return Answer(closed, residual, "closed form")
     lam = _interior_point(program)
     best = Answer(lam, program.residual(lam), "piqp")
     if best.residual > ACCEPTED:
@@ -108,7 +108,9 @@ def _closed_form(program: Program) -> Array | None:
     if not program.lengths[:k_f].all():
         resting = (program.lengths[:k_f] == 0) & (program.simplex > 0) & (program.linear[:k_f] == 0)
         if resting.any() and not program.unmet.any():
-            return np.where(np.arange(k) == resting.argmax(), 1.0 / program.a[resting.argmax()], 0.0)
+            lam = np.zeros(k)
+            lam[resting.argmax()] = 1.0 / program.a[resting.argmax()]
+            return lam
     is_small = 1 <= k_f <= 2 and k - k_f == program.equalities <= 1
     return (
         _on_segment(program) if is_small and program.lengths[k_f:].all() and program.simplex.all() else None
@@ -118,28 +120,38 @@ def _closed_form(program: Program) -> Array | None:
 def _on_segment(program: Program) -> Array:
     """At most two rows of the order and one equality: a parabola's lowest point between two corners.
 
-    The equality's multiplier ``(q_h - Q_hf.lam_f) / Q_hh`` is put into the objective first. Plain numbers:
-    for so few of them arrays cost more than arithmetic.
+    The equality's multiplier ``(q_h - Q_hf.lam_f) / Q_hh`` is put into the objective first. If it comes out
+    beyond its bound it belongs there, by convexity. Plain numbers: for so few, arrays cost more than arithmetic.
     """
     last, has_equality = len(program.simplex) - 1, program.equalities == 1
     Q, q = program.quadratic.tolist(), program.linear.tolist()
-    start, stop = program.total / float(program.simplex[0]), program.total / float(program.simplex[last])
-    pull, other_pull, stiffness = 0.0, 0.0, 1.0
+    ends = program.total / float(program.simplex[0]), program.total / float(program.simplex[last])
+    shape = ends[0] * ends[0] * Q[0][0], ends[0] * ends[1] * Q[0][last], ends[1] * ends[1] * Q[last][last]
+    gain = ends[0] * q[0] - ends[1] * q[last]
+    lam_h = 0.0
     if has_equality:
-        pull, other_pull, stiffness = start * Q[0][-1], stop * Q[last][-1], Q[-1][-1]
-    aim = q[-1] / stiffness if has_equality else 0.0
-    cross = start * stop * Q[0][last] - pull * other_pull / stiffness
-    first = start * start * Q[0][0] - pull * pull / stiffness
-    second = stop * stop * Q[last][last] - other_pull * other_pull / stiffness
-    slope = second - cross + (start * q[0] - pull * aim) - (stop * q[last] - other_pull * aim)
-    curvature = first - 2.0 * cross + second
-    share = min(max(slope / curvature, 0.0), 1.0) if curvature > 0 else 0.5
+        stiffness, aim = Q[-1][-1], q[-1] / Q[-1][-1]
+        pull, other = ends[0] * Q[0][-1], ends[1] * Q[last][-1]
+        reduced = pull * pull / stiffness, pull * other / stiffness, other * other / stiffness
+        share = _lowest(*(x - y for x, y in zip(shape, reduced, strict=True)), gain - (pull - other) * aim)
+        lam_h = aim - (share * pull + (1.0 - share) * other) / stiffness
+        if abs(lam_h) > program.bound:
+            lam_h = math.copysign(program.bound, lam_h)
+            share = _lowest(*shape, gain - (pull - other) * lam_h)
+    else:
+        share = _lowest(*shape, gain)
     lam = np.zeros(len(q))
-    lam[0] = share * start
-    lam[last] += (1.0 - share) * stop
+    lam[0] = share * ends[0]
+    lam[last] += (1.0 - share) * ends[1]
     if has_equality:
-        lam[-1] = aim - (share * pull + (1.0 - share) * other_pull) / stiffness
+        lam[-1] = lam_h
     return lam
+
+
+def _lowest(first: float, cross: float, second: float, gain: float) -> float:
+    """The share s in [0, 1] with the lowest ``(first s^2 + 2 cross s (1 - s) + second (1 - s)^2) / 2 - gain s``."""
+    curvature = first - 2.0 * cross + second
+    return min(max((second - cross + gain) / curvature, 0.0), 1.0) if curvature > 0 else 0.5
 
 
 def _typical_length(program: Program) -> float:

@@ -12,6 +12,7 @@ from ferero.subprogram.program import EPSILON, Array
 
 __all__ = ["check_gramian", "factor"]
 
+WELL_CONDITIONED = 1e-8  # the squared sine above which plain Cholesky is as good as any
 TOLERANCE = 1e-6  # relative, or what the rounding of the given dtype can do where that is more
 
 
@@ -23,6 +24,9 @@ def factor(gramian: Array, tolerance: float | None = None) -> Array:
         tolerance: The squared sine below which a gradient lies in the span of others; None for m roundings.
     """
     m = len(gramian)
+    lower, failed = dpotrf(gramian, lower=1)
+    if failed == 0 and (np.square(lower.diagonal()) > WELL_CONDITIONED * gramian.diagonal()).all():
+        return np.asarray(lower)
     size, unit = _sizes(gramian)
     lower, pivots, rank, _ = dpstrf(gramian / (unit[:, None] * unit), tolerance or m * EPSILON, lower=1)
     root = np.empty((m, rank))
@@ -50,15 +54,12 @@ def check_gramian(gramian: Array, rounding: float = EPSILON) -> Array:
                 f"mirror image by {skew:.3g}; compute it as J @ J.T from the (m, n) Jacobian J."
             )
         gramian = 0.5 * (gramian + gramian.T)
-    size, unit = _sizes(gramian)
-    shifted = gramian / (unit[:, None] * unit)
-    shifted.flat[:: m + 1] += 4 * m * EPSILON
-    if size.all() and dpotrf(shifted, clean=0, overwrite_a=1)[1] == 0:
-        return gramian
-    return _positive_part(gramian, size, unit, tolerance)
+    raised = gramian.copy()
+    raised.flat[:: m + 1] *= 1 + 4 * m * EPSILON
+    return gramian if dpotrf(raised, clean=0)[1] == 0 else _positive_part(gramian, tolerance)
 
 
-def _positive_part(gramian: Array, size: Array, unit: Array, tolerance: float) -> Array:
+def _positive_part(gramian: Array, tolerance: float) -> Array:
     """What is left of K without the negative eigenvalues that rounding made; K itself if there is none."""
     lowest, largest = np.linalg.eigvalsh(gramian)[[0, -1]]
     if lowest < -tolerance * max(largest, -lowest * tolerance):
@@ -66,6 +67,7 @@ def _positive_part(gramian: Array, size: Array, unit: Array, tolerance: float) -
             f"gramian: expected a positive semidefinite matrix, gradF^T gradF, found an eigenvalue of "
             f"{lowest:.3g} beside {largest:.3g}; compute it as J @ J.T from the (m, n) Jacobian J."
         )
+    size, unit = _sizes(gramian)
     values, vectors = np.linalg.eigh(gramian / (unit[:, None] * unit))
     empty = size == 0
     if values[0] >= -4 * len(values) * EPSILON * values[-1] and not gramian[empty].any():

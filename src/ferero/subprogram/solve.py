@@ -1,12 +1,12 @@
-"""The subprogram for those who want it raw: checks what comes in, chooses a solver, certifies what goes out."""
+"""The subprogram for those who want it raw: checks what comes in, certifies what goes out."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from numbers import Real
 from typing import Literal, NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -31,6 +31,9 @@ Solver: TypeAlias = Literal["exact", "pgd", "frank-wolfe", "batched"] | Callable
 
 UNBOUNDED_PRICE = 1e3  # the bound whose elastic solution stands in where there is none
 
+CPU = torch.device("cpu")
+_FLOATS = {torch.float64, torch.float32, torch.float16}
+_ROUNDING = {t: torch.finfo(t).eps for t in (torch.float32, torch.float16, torch.bfloat16)}
 _IN_TORCH: dict[str, Callable[[Programs], Tensor]] = {
     "pgd": pgd,
     "frank-wolfe": frank_wolfe,
@@ -90,24 +93,30 @@ def solve_subprogram(
         ([-0.5, -0.5], 'optimal')
     """
     _check_options(c_g, c_h, solver, bound)
-    F, K, rounding, device = _read(preference, losses, gramian)
-    S, linear, order_losses = _assemble(preference, F, c_g, c_h)
-    sizes = preference.A.shape[-2], preference.m_g, preference.m_h
-    a, b = simplex_of(order_losses, S[..., : sizes[0], :], domain)
+    F, K = _read(preference, losses, gramian)
+    S, offsets, sizes = _rows_of(preference)
+    linear = np.matmul(S, F[..., None])[..., 0] + offsets
+    a, b = simplex_of(linear[..., : sizes[0]], S[..., : sizes[0], :], domain)
+    a, linear[..., : sizes[0]] = a.copy(), 0.0
+    linear[..., sizes[0] : sizes[0] + sizes[1]] *= c_g
+    linear[..., sizes[0] + sizes[1] :] *= c_h
     rho = math.inf if bound is None else float(bound)
+    rounding = _rounding_of(gramian)
+    device = losses.device if isinstance(losses, Tensor) else CPU
     if linear.ndim == 1 and K.ndim == 2 and solver == "exact":
         program = Program(S, check_gramian(K, rounding), linear, a, float(b), sizes[2], rho)
         return _pack(_solve_one(program), sizes, device)
     batch = np.broadcast_shapes(linear.shape[:-1], K.shape[:-2])
-    data = [
+    gramians = [check_gramian(one, rounding) for one in _flat(K, batch, 2)]
+    data = zip(
         _flat(S, batch, 2),
-        _flat(K, batch, 2),
+        gramians,
         _flat(linear, batch, 1),
         _flat(a, batch, 1),
         _flat(b, batch, 0),
-    ]
-    data[1] = np.stack([check_gramian(one, rounding) for one in data[1]])
-    programs = [Program(*parts, sizes[2], rho) for parts in zip(*data, strict=True)]
+        strict=True,
+    )
+    programs = [Program(rows, K, q, a, float(b), sizes[2], rho) for rows, K, q, a, b in data]
     if solver == "exact":
         solved = [_solve_one(program) for program in programs]
     else:
@@ -128,7 +137,7 @@ class _Solved(NamedTuple):
 
 def _check_options(c_g: float, c_h: float, solver: Solver, bound: float | None) -> None:
     for name, value in (("c_g", c_g), ("c_h", c_h), ("bound", bound)):
-        if value is not None and not (isinstance(value, Real) and 0 < value < math.inf):
+        if value is not None and not 0 < value < math.inf:
             hint = "None for no bound" if name == "bound" else "1.0 is the usual one"
             raise InputError(f"{name}: expected a positive finite number, found {value!r}; {hint}.")
     if solver != "exact" and not callable(solver) and solver not in _IN_TORCH:
@@ -136,31 +145,32 @@ def _check_options(c_g: float, c_h: float, solver: Solver, bound: float | None) 
         raise InputError(f"solver: expected one of {known}, or a function of programs, found {solver!r}.")
 
 
-def _read(
-    preference: Preference, losses: ArrayLike, gramian: ArrayLike
-) -> tuple[Array, Array, float, torch.device]:
-    """Losses and gramian as float64 arrays of finite numbers, the latter's rounding, and the losses' device."""
-    m, stacked = preference.m, preference.batch_shape
-    F, K = to_float64(losses, "losses"), to_float64(gramian, "gramian")
+def _read(preference: Preference, losses: ArrayLike, gramian: ArrayLike) -> tuple[Array, Array]:
+    """Losses (..., m) and gramian (..., m, m) as float64 arrays of finite numbers."""
+    m = preference.m
+    F, K = _to_array(losses, "losses"), _to_array(gramian, "gramian")
     if F.ndim == 0 or F.shape[-1] != m:
         raise InputError(
             f"losses: expected shape (..., {m}), one number for each of {', '.join(preference.names)}, found "
-            f"{tuple(F.shape)}."
+            f"{F.shape}."
         )
     if K.ndim < 2 or K.shape[-2:] != (m, m):
         raise InputError(
-            f"gramian: expected shape (..., {m}, {m}), the products of the losses' gradients, found "
-            f"{tuple(K.shape)}; compute it as J @ J.T from the ({m}, n) Jacobian J."
+            f"gramian: expected shape (..., {m}, {m}), the products of the losses' gradients, found {K.shape}; "
+            f"compute it as J @ J.T from the ({m}, n) Jacobian J."
         )
-    if F.ndim > 1 or K.ndim > 2 or stacked:
-        _check_batch(tuple(F.shape[:-1]), tuple(K.shape[:-2]), stacked)
-    arrays = []
-    for name, tensor in (("losses", F), ("gramian", K)):
-        array = tensor.cpu().numpy()
-        if not math.isfinite(array.sum()):
-            check_finite(tensor, name, NonFiniteError)
-        arrays.append(array)
-    return arrays[0], arrays[1], _rounding_of(gramian), F.device
+    if F.ndim > 1 or K.ndim > 2 or preference.members:
+        _check_batch(F.shape[:-1], K.shape[:-2], preference.batch_shape)
+    if not math.isfinite(np.add.reduce(F, axis=None) + np.add.reduce(K, axis=None)):
+        check_finite(torch.from_numpy(F), "losses", NonFiniteError)
+        check_finite(torch.from_numpy(K), "gramian", NonFiniteError)
+    return F, K
+
+
+def _to_array(value: ArrayLike, name: str) -> Array:
+    if isinstance(value, Tensor) and value.dtype in _FLOATS:
+        return np.asarray(value.numpy(force=True), dtype=np.float64)
+    return to_float64(value, name).cpu().numpy()
 
 
 def _check_batch(losses: tuple[int, ...], gramian: tuple[int, ...], stacked: tuple[int, ...]) -> None:
@@ -178,25 +188,32 @@ def _check_batch(losses: tuple[int, ...], gramian: tuple[int, ...], stacked: tup
 def _rounding_of(values: ArrayLike) -> float:
     """The relative rounding of the type that ``values`` came in."""
     if isinstance(values, Tensor):
-        return torch.finfo(values.dtype).eps if values.is_floating_point() else EPSILON
+        return _ROUNDING.get(values.dtype, EPSILON)
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
         return float(np.finfo(values.dtype).eps)
     return EPSILON
 
 
-def _assemble(preference: Preference, F: Array, c_g: float, c_h: float) -> tuple[Array, Array, Array]:
-    """The rows ``[A; B_g; B_h]`` (..., k, m), ``[0; c_g G; c_h H]`` (..., k) and A F (..., k_f)."""
-    parts = preference.A.numpy(), preference.B_g.numpy(), preference.B_h.numpy()
-    k_f, m_g = parts[0].shape[-2], parts[1].shape[-2]
-    S = np.concatenate(parts, axis=-2)
-    linear = np.matmul(S, F[..., None])[..., 0]
-    order_losses = linear[..., :k_f].copy()
-    linear[..., :k_f] = 0.0
-    linear[..., k_f : k_f + m_g] += preference.b_g.numpy()
-    linear[..., k_f : k_f + m_g] *= c_g
-    linear[..., k_f + m_g :] += preference.b_h.numpy()
-    linear[..., k_f + m_g :] *= c_h
-    return S, linear, order_losses
+class _Rows(NamedTuple):
+    """A preference's numbers: ``[A; B_g; B_h]`` (..., k, m), ``[0; b_g; b_h]`` (..., k), and how many of each."""
+
+    matrix: Array
+    offsets: Array
+    sizes: tuple[int, int, int]
+
+
+_rows_of_known: WeakKeyDictionary[Preference, _Rows] = WeakKeyDictionary()
+
+
+def _rows_of(preference: Preference) -> _Rows:
+    """The same for every call with a preference, so kept as long as that lives."""
+    rows = _rows_of_known.get(preference)
+    if rows is None:
+        p = preference
+        matrix = torch.cat([p.A, p.B_g, p.B_h], dim=-2).numpy()
+        offsets = torch.cat([torch.zeros_like(p.A[..., 0]), p.b_g, p.b_h], dim=-1).numpy()
+        rows = _rows_of_known[preference] = _Rows(matrix, offsets, (p.A.shape[-2], p.m_g, p.m_h))
+    return rows
 
 
 def _flat(array: Array, batch: tuple[int, ...], kept: int) -> Array:
@@ -208,14 +225,14 @@ def _flat(array: Array, batch: tuple[int, ...], kept: int) -> Array:
 def _solve_one(program: Program) -> _Solved:
     lam, residual, solver = solve_exact(program)
     status: Status = "optimal"
-    if math.isinf(program.bound) and _is_unbounded(program, lam):
+    if math.isinf(program.bound) and _is_unbounded(program, lam, residual):
         program, status = replace(program, bound=UNBOUNDED_PRICE), "unbounded"
         lam, residual, solver = solve_exact(program)
     return _certified(program, lam, residual, status, solver)
 
 
-def _is_unbounded(program: Program, lam: Array) -> bool:
-    return is_doubtful(program, lam) and is_inconsistent(program)
+def _is_unbounded(program: Program, lam: Array, residual: float) -> bool:
+    return is_doubtful(program, lam, residual) and is_inconsistent(program)
 
 
 def _solve_in_torch(programs: Sequence[Program], solver: Solver, device: torch.device) -> list[_Solved]:
@@ -223,7 +240,11 @@ def _solve_in_torch(programs: Sequence[Program], solver: Solver, device: torch.d
     function = _IN_TORCH[solver] if isinstance(solver, str) else solver
     found = function(_stack(programs, device)).cpu().numpy()
     statuses: list[Status] = ["optimal"] * len(programs)
-    unbounded = [i for i, p in enumerate(programs) if math.isinf(p.bound) and _is_unbounded(p, found[i])]
+    unbounded = [
+        i
+        for i, (program, lam) in enumerate(zip(programs, found, strict=True))
+        if math.isinf(program.bound) and _is_unbounded(program, lam, program.residual(lam))
+    ]
     if unbounded:
         programs = list(programs)
         for i in unbounded:

@@ -1,0 +1,11 @@
+"""Pictures of fronts, cones, regions and runs, in one visual language; matplotlib is needed only to draw them."""
+
+from __future__ import annotations
+
+from ferero.plot.cone import plot_cone
+from ferero.plot.front import plot_front
+from ferero.plot.progress import plot_history
+from ferero.plot.region import plot_region
+from ferero.plot.style import OKABE_ITO, theme
+
+__all__ = ["OKABE_ITO", "plot_cone", "plot_front", "plot_history", "plot_region", "theme"]

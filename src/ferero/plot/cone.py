@@ -1,0 +1,64 @@
+"""What a cone calls better than a point, as an area."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ferero.geometry import Cone
+from ferero.geometry.arrays import ArrayLike
+from ferero.plot.clip import check_plane, clip_line, clip_polygon, line_of, view_of
+from ferero.plot.style import RING, SHADE, THIN, add_legend, new_axes, page_of, require_pyplot
+from ferero.preference.inputs import as_vector
+from ferero.subprogram.program import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_cone"]
+
+
+def plot_cone(
+    cone: Cone, at: ArrayLike, ax: Axes | None = None, *, color: str | None = None, label: str | None = None
+) -> Axes:
+    """Shades the losses that dominate a point: ``{u : A (u - at) <= 0}``, as far as the axes show.
+
+    Args:
+        cone: the order of two losses.
+        at: the point (2,).
+        ax: where to draw, its limits being what is seen; None makes a figure around the point.
+        color: of the area; None is the first of the palette.
+        label: for the legend; "better than (...)" if None, nothing if empty.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InputError: unless there are two losses.
+        MissingExtraError: without matplotlib.
+    """
+    require_pyplot()
+    check_plane(cone.m, "cone")
+    point: Array = as_vector(at, "at", 2).numpy()
+    is_ours = ax is None
+    if ax is None:
+        ax = new_axes(4.6, 3.0, ("f1", "f2"))
+        size = float(np.abs(point).max()) or 1.0
+        ax.set(xlim=point[0] + size * np.array([-1, 0.5]), ylim=point[1] + size * np.array([-1, 0.5]), aspect="equal")
+    page, view, A = page_of(ax), view_of(ax), cone.matrix.numpy()
+    shade = color or page.series[0]
+    corners = clip_polygon(view, A, -A @ point)
+    if len(corners):
+        text = f"better than ({point[0]:.3g}, {point[1]:.3g})" if label is None else label
+        ax.fill(*corners.T, facecolor=shade, alpha=SHADE, linewidth=0, label=text, zorder=0.5)
+    for i, row in enumerate(A):  # the part of each facet's line on which the other rows hold
+        others = np.delete(A, i, axis=0)
+        edge = clip_line(view, point, line_of(row, 0.0)[1], others, -others @ point)
+        if edge is not None:
+            ax.plot(*edge.T, color=shade, linewidth=THIN, zorder=1.5)
+    ax.scatter(*point, s=RING, color=page.ink, zorder=4)
+    ax.set(xlim=view[:, 0], ylim=view[:, 1])
+    if is_ours:
+        add_legend(ax)
+    return ax

@@ -1,0 +1,102 @@
+"""The losses that a preference wants: an area for inequalities, a line for equalities."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ferero.errors import InputError
+from ferero.plot.clip import check_plane, clip_line, clip_polygon, line_of, view_of
+from ferero.plot.style import LINE, SHADE, THIN, add_legend, new_axes, page_of, require_pyplot
+from ferero.preference import Preference
+from ferero.subprogram.program import Array
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_region", "wanted_segment"]
+
+
+def plot_region(
+    preference: Preference, ax: Axes | None = None, *, color: str | None = None, label: str | None = None
+) -> Axes:
+    """Shades ``{G <= 0}`` and draws ``{H = 0}`` there, as far as the axes show.
+
+    The half-space of a ray is not shaded: it only ends the line.
+
+    Args:
+        preference: a single one over two losses.
+        ax: where to draw, its limits being what is seen; None makes a figure of the unit square.
+        color: of area and line; None is the palette's green.
+        label: for the legend; the constraints in words if None, nothing if empty.
+
+    Returns:
+        The axes.
+
+    Raises:
+        InputError: unless there are two losses, and one preference.
+        MissingExtraError: without matplotlib.
+    """
+    require_pyplot()
+    check_plane(preference.m, "preference")
+    if preference.members:
+        raise InputError("preference: expected a single one, found a stack; draw its members one by one.")
+    is_ours = ax is None
+    if ax is None:
+        ax = new_axes(4.6, 3.0, preference.names)
+        ax.set(aspect="equal")
+    view, ink = view_of(ax), color or page_of(ax).series[2]
+    texts = ("; ".join(preference.labels_g), "; ".join(dict.fromkeys(preference.labels_h)))
+    area, line = texts if label is None else (label, "" if preference.m_g and preference.ray is None else label)
+    if preference.m_g and preference.ray is None:
+        _draw_area(ax, preference, view, ink, area)
+    _draw_line(ax, preference, view, ink, line)
+    ax.set(xlim=view[:, 0], ylim=view[:, 1])
+    if is_ours:
+        add_legend(ax)
+    return ax
+
+
+def wanted_segment(preference: Preference, view: Array) -> Array | None:
+    """The ends of what of ``{H = 0}`` is in a box and meets ``G <= 0``, (2, m); None for what is not a line.
+
+    A ray from the origin, which has no half-space of its own, ends there.
+
+    Args:
+        preference: a line in m dimensions, or any other with one independent equality if m = 2.
+        view: the box's lower and upper corner (2, m).
+    """
+    rows, offsets = preference.B_g.numpy(), preference.b_g.numpy()
+    if preference.ray is not None:
+        ray = preference.ray.numpy()
+        if preference.through is None:
+            return clip_line(view, np.zeros_like(ray), ray, -ray[None], np.zeros(1))
+        return clip_line(view, preference.through.numpy(), ray, rows, offsets)
+    equalities = preference.B_h.numpy()
+    if preference.m != 2 or np.linalg.matrix_rank(equalities) != 1:
+        return None
+    longest = int(np.abs(equalities).max(axis=1).argmax())
+    point, direction = line_of(equalities[longest], float(preference.b_h[longest]))
+    return clip_line(view, point, direction, rows, offsets)
+
+
+def _draw_area(ax: Axes, preference: Preference, view: Array, color: str, label: str) -> None:
+    corners = clip_polygon(view, preference.B_g.numpy(), preference.b_g.numpy())
+    if not len(corners):
+        return
+    ax.fill(*corners.T, facecolor=color, alpha=SHADE, linewidth=0, label=label, zorder=0.5)
+    for i, row in enumerate(preference.B_g.numpy()):
+        others = np.delete(preference.B_g.numpy(), i, axis=0), np.delete(preference.b_g.numpy(), i)
+        edge = clip_line(view, *line_of(row, float(preference.b_g[i])), *others)
+        if edge is not None:
+            ax.plot(*edge.T, color=color, linewidth=THIN, zorder=1.5)
+
+
+def _draw_line(ax: Axes, preference: Preference, view: Array, color: str, label: str) -> None:
+    segment = wanted_segment(preference, view)
+    if segment is not None:
+        ax.plot(*segment.T, color=color, linewidth=LINE, label=label, zorder=2)
+    elif preference.m_h and np.linalg.matrix_rank(preference.B_h.numpy()) == 2:
+        point = np.linalg.lstsq(preference.B_h.numpy(), -preference.b_h.numpy(), rcond=None)[0]
+        ax.scatter(*point, marker="+", s=60, color=color, label=label, zorder=2)

@@ -1,0 +1,71 @@
+"""Convex quadratics for any number of losses, with a known front."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ferero.errors import InputError
+from ferero_lab.problems.problem import HullProblem
+
+__all__ = ["ConvexQuadratics"]
+
+
+@dataclass(frozen=True)
+class ConvexQuadratics(HullProblem):
+    """``f_i = s_i |theta - c_i|^2 / n`` with random centres c_i.
+
+    All Hessians are alike, so that optima are the centres' hull.
+
+    Args:
+        m: the number of losses.
+        n: the number of parameters.
+        scale: (s_1, ..., s_m), the units of the losses; None is 1 for each.
+        seed: of the centres, standard normal.
+    """
+
+    name = "quadratics"
+    summary = "convex quadratics, any number of losses and parameters"
+    start_kinds = ("normal",)
+
+    m: int = 3
+    n: int = 10
+    scale: tuple[float, ...] | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.m < 1 or self.n < 1:
+            raise InputError(f"m, n: expected positive integers, found {self.m} and {self.n}.")
+        if self.scale is not None and (len(self.scale) != self.m or min(self.scale) <= 0):
+            raise InputError(f"scale: expected {self.m} positive numbers, found {self.scale}.")
+
+    def __call__(self, theta: Tensor) -> Tensor:
+        """The losses (m,) at theta (n,)."""
+        return (theta - self.centres.to(theta)).square().mean(dim=1) * self._scale.to(theta)
+
+    @cached_property
+    def centres(self) -> Tensor:
+        """Where each loss is smallest, (m, n)."""
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randn(self.m, self.n, generator=generator, dtype=torch.float64)
+
+    @cached_property
+    def _scale(self) -> Tensor:
+        return torch.tensor(self.scale or (1.0,) * self.m, dtype=torch.float64)
+
+    @property
+    def ideal(self) -> Tensor:
+        """The origin."""
+        return torch.zeros(self.m, dtype=torch.float64)
+
+    @property
+    def reference_point(self) -> Tensor:
+        """A tenth beyond each loss's largest value at another's centre."""
+        return 1.1 * torch.func.vmap(self)(self.centres).amax(dim=0) + (self.m == 1)
+
+    def _draw(self, kind: str, count: int, generator: torch.Generator | None) -> Tensor:
+        del kind
+        return torch.randn(count, self.n, generator=generator, dtype=torch.float64)

@@ -1,0 +1,75 @@
+"""The certificate: zero exactly at first-order points, the same in any units, and not fooled by held objectives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from ferero.optimize import certify
+from ferero.preference import Preference, objectives
+
+from tests.optimize.exponential import CENTRE, exponential, quadratics
+
+
+@pytest.mark.parametrize("along", [-0.7, -0.2, 0.0, 0.5])
+def test_points_of_the_front_pass_for_their_own_ray(along: float) -> None:
+    x = along * CENTRE
+    kkt = certify(exponential, x, Preference.ray(exponential(x)))
+    assert kkt.worst < 1e-9
+
+
+def test_points_off_the_front_fail_stationarity_and_off_the_ray_feasibility() -> None:
+    x = 0.3 * CENTRE
+    off = x.clone()
+    off[0] += 0.2
+    off[1] -= 0.2
+    assert certify(exponential, off, Preference.ray(exponential(off))).stationarity > 1e-2
+    assert certify(exponential, x, Preference.ray([1.0, 1.0])).feasibility > 1e-2
+
+
+def test_stationarity_is_the_norm_of_the_weighted_gradients() -> None:
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64).requires_grad_()
+    losses = quadratics(x)
+    gradients = torch.stack([torch.autograd.grad(loss, x, retain_graph=True)[0] for loss in losses])
+    kkt = certify(quadratics, x.detach(), Preference.pareto(3), x0=x.detach())
+    expected = torch.linalg.norm(torch.from_numpy(kkt.weights) @ gradients) / gradients.norm(dim=1).max()
+    assert kkt.stationarity == pytest.approx(float(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize("factor", [2.0, 1e6])
+def test_units_of_a_loss_do_not_matter(factor: float) -> None:
+    x = torch.linspace(-1, 1, 5, dtype=torch.float64)
+    scale = torch.tensor([1.0, factor, 1.0], dtype=torch.float64)
+    ray = torch.tensor([1.0, 2.0, 1.5], dtype=torch.float64)
+    plain = certify(quadratics, x, Preference.ray(ray), x0=x)
+    scaled = certify(lambda z: scale * quadratics(z), x, Preference.ray(scale * ray), x0=x)
+    assert scaled.feasibility == pytest.approx(plain.feasibility, rel=0.75)
+    assert (scaled.stationarity < 1e-6) == (plain.stationarity < 1e-6)
+
+
+def test_an_inactive_inequality_gets_no_multiplier() -> None:
+    f = objectives("a", "b", "c")
+    centre = torch.tensor([1.0, 0.0, 0.0, 0.0, 0.0], dtype=torch.float64)
+    kkt = certify(quadratics, centre / 3 + 0.3, Preference(f, [f.a <= 100.0]))
+    assert kkt.multipliers[3] * 98 < 1e-6
+    assert kkt.complementarity < 1e-6
+
+
+def test_an_objective_that_is_held_proves_nothing() -> None:
+    """With c == value every feasible point is weakly optimal; the others must be stationary by themselves."""
+    f = objectives("a", "b", "c")
+    x = torch.tensor([0.9, -0.5, 0.2, 0.4, 0.0], dtype=torch.float64)
+    value = float(quadratics(x)[2])
+    kkt = certify(quadratics, x, Preference(f, [f.c == value]))
+    assert kkt.feasibility < 1e-12
+    assert kkt.stationarity > 1e-2
+
+
+def test_one_objective_at_its_minimum_passes_without_a_start() -> None:
+    kkt = certify(lambda x: (x - 1).square().sum()[None] + 1, torch.ones(3, dtype=torch.float64), Preference.pareto(1))
+    assert kkt.worst < 1e-12
+
+
+def test_numpy_functions_are_certified_by_central_differences() -> None:
+    kkt = certify(lambda x: np.array([((x - 1) ** 2).sum(), ((x + 1) ** 2).sum()]), np.zeros(3), Preference.ray([1.0, 1.0]))
+    assert kkt.worst < 1e-6
