@@ -9,7 +9,6 @@ from ferero.errors import InputError, UnknownNameError
 from ferero.geometry import nondominated
 from ferero_lab import problems
 from ferero_lab.problems import simplex
-from ferero_lab.problems.distance import distance_to_image
 
 ALL = [
     *(problems.get(name) for name in problems.names()),
@@ -109,30 +108,28 @@ def test_distance_is_zero_on_the_front(problem):
 @pytest.mark.parametrize("problem", [p for p in ALL if p.m == 2], ids=lambda p: f"{p.name}-{p.n}")
 def test_distance_agrees_with_a_dense_front(problem):
     points = torch.cat([far_points(problem, 50), -far_points(problem, 10), problem.ideal[None]])
-    dense = torch.cdist(points, problem.front(200_001), compute_mode="donot_use_mm_for_euclid_dist").amin(
-        dim=1
-    )
+    front = problem.front(20_001)
+    dense = torch.cdist(points, front, compute_mode="donot_use_mm_for_euclid_dist").amin(dim=1)
     found = problem.distance_to_front(points)
-    scale = float(problem.reference_point.max())
-    assert (found - dense).abs().max() < 1e-8 * scale
     assert found.shape == (61,)
+    assert (found <= dense + 1e-9).all()
+    assert (found >= dense - front.diff(dim=0).norm(dim=1).max()).all()
 
 
 @pytest.mark.parametrize("problem", [p for p in ALL if p.m == 3], ids=lambda p: p.name)
 def test_distance_is_no_larger_than_that_to_a_fine_front(problem):
     points = far_points(problem, 40)
-    fine = torch.cdist(points, problem.front(200_000)).amin(dim=1)
+    fine = torch.cdist(points, problem.front(50_000)).amin(dim=1)
     found = problem.distance_to_front(points.reshape(8, 5, 3)).reshape(-1)
     assert (found <= fine + 1e-9).all()
-    assert (fine - found).max() < 1e-4
+    assert (fine - found).max() < 2e-3
 
 
-def test_the_sphere_in_closed_form_agrees_with_the_refinement():
-    problem = problems.DTLZ2()
-    sphere = problem.distance_to_front(points := far_points(problem, 30))
-    assert problem.distance_to_front(-points)[0] > 1
-    refined = distance_to_image(lambda s: (s + 1e-300).sqrt(), points, 3)
-    torch.testing.assert_close(sphere, refined, rtol=0, atol=1e-7)
+def test_distance_to_the_sphere_counts_the_missing_part():
+    sphere = problems.DTLZ2()
+    points = torch.tensor([[0.0, 0.0, 3.0], [-1.0, 0.0, 1.0], [-1.0, -1.0, -2.0], [2.0, 2.0, 1.0]])
+    expected = [2.0, 1.0, (4 + 1 + 4) ** 0.5, 2.0]
+    assert sphere.distance_to_front(points).tolist() == pytest.approx(expected)
 
 
 def test_start_families_of_the_exponential_problem():

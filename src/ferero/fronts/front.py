@@ -28,7 +28,8 @@ __all__ = ["Front"]
 class Front:
     """One point for each preference, in the order in which they were given.
 
-    ``len(front)`` is P, ``front[i]`` the i-th `Result`, ``front[2:5]`` a smaller front; ``print(front)`` is a table.
+    ``len(front)`` is P, ``front[i]`` the i-th `Result` and ``front[2:5]`` a smaller front; ``print(front)``
+    is a table.
 
     Args:
         losses: the points (P, m).
@@ -66,7 +67,7 @@ class Front:
         P, m = len(self.preferences), self.preferences[0].m
         if losses.shape != (P, m) or len(self.results) != P:
             raise InputError(
-                f"losses, results: expected ({P}, {m}) and {P} of them, as there are {P} preferences over {m} losses, "
+                f"losses, results: expected shape ({P}, {m}) and {P} of them, one for each preference, "
                 f"found {tuple(losses.shape)} and {len(self.results)}."
             )
 
@@ -118,7 +119,7 @@ class Front:
         return torch.stack([_line_error(F, p) for F, p in zip(self.losses, self.preferences, strict=True)])
 
     def violations(self) -> Tensor:
-        """The largest ``[G]_+`` or ``|H|`` of each point, in the losses' units, (P,); 0 without constraints."""
+        """The largest ``[G]_+`` or ``|H|`` of each point, in the losses' units, (P,); 0 without any."""
         found = [p.violation(F) for F, p in zip(self.losses, self.preferences, strict=True)]
         return torch.stack([v.max() if v.numel() else v.new_zeros(()) for v in found])
 
@@ -203,4 +204,6 @@ def _numbers(values: ArrayLike | None) -> Any:
     if values is None:
         return None
     array = to_float64(values, "values").cpu().numpy()
-    return np.where(np.isfinite(array), array.astype(object), None).tolist()
+    numbers = array.astype(object)
+    numbers[~np.isfinite(array)] = None
+    return numbers.tolist()

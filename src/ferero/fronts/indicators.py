@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,10 +17,10 @@ _EXACT_UP_TO = 8  # losses; beyond, the exact algorithm's O(n^(m-2)) is hours
 def hypervolume(points: ArrayLike, ref: ArrayLike) -> float:
     """The volume of what the points dominate below ``ref``: larger is better.
 
-    ``volume({y : p <= y <= ref for some p})``, losses being minimised. Points that do not dominate ``ref`` in every
-    loss add nothing and are ignored. Up to m = 8 the volume is exact; beyond, it is moocore's deterministic
-    approximation (``hv_approx``, 262,144 directions; about 1e-3 relative at m = 9), taken in units of the box that
-    the points and ``ref`` span, so that the units of the losses do not matter.
+    ``volume({y : p <= y <= ref for some p})``, losses being minimised. Points that do not dominate ``ref`` in
+    every loss add nothing and are ignored. Up to m = 8 the volume is exact; beyond, it is moocore's
+    deterministic approximation (``hv_approx``, 262,144 directions; about 1e-3 relative at m = 9), taken in
+    units of the box that the points and ``ref`` span, so that the units of the losses do not matter.
 
     Args:
         points: losses (n, m); n may be 0.
@@ -119,7 +120,9 @@ def relative_loss_profile(losses: ArrayLike, ray: ArrayLike) -> Tensor:
     F = to_float64(losses, "losses")
     r = _read_ray(ray, F)
     if not bool((r > 0).all()):
-        raise InputError(f"ray: expected positive numbers, found {r.min().item():g}; losses are divided by them.")
+        raise InputError(
+            f"ray: expected positive numbers, found {r.min().item():g}; losses are divided by them."
+        )
     _check_broadcast(F, r, "losses, ray")
     relative = F / r
     return relative / relative.sum(dim=-1, keepdim=True)
@@ -128,7 +131,9 @@ def relative_loss_profile(losses: ArrayLike, ray: ArrayLike) -> Tensor:
 def _reference(ref: ArrayLike, m: int) -> Tensor:
     corner = to_float64(ref, "ref").cpu()
     if corner.shape not in {(), (m,)}:
-        raise InputError(f"ref: expected shape ({m},), as the points have, or one number, found {tuple(corner.shape)}.")
+        raise InputError(
+            f"ref: expected shape ({m},), as the points have, or one number, found {tuple(corner.shape)}."
+        )
     check_finite(corner, "ref", NonFiniteError)
     return corner.expand(m)
 
@@ -146,8 +151,8 @@ def _read_ray(ray: ArrayLike, losses: Tensor) -> Tensor:
 
 def _check_broadcast(a: Tensor, b: Tensor, arguments: str) -> None:
     try:
-        torch.broadcast_shapes(a.shape, b.shape)
-    except RuntimeError:
+        np.broadcast_shapes(a.shape, b.shape)
+    except ValueError:
         raise InputError(
             f"{arguments}: expected shapes that broadcast, found {tuple(a.shape)} and {tuple(b.shape)}."
         ) from None

@@ -37,7 +37,7 @@ def front_table(front: Front) -> str:
 
 
 def preference_text(preference: Preference, widest: int = _WIDEST) -> str:
-    """A single preference in one line of at most ``widest`` characters: its constraints, or else its order."""
+    """A single preference in one line of at most ``widest`` characters: its constraints, or its order."""
     order, *wanted = str(preference).splitlines()
     text = "; ".join(line.removeprefix("subject to").strip() for line in wanted) or order
     return text if len(text) <= widest else text[: widest - 3].rstrip() + "..."

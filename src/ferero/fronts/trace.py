@@ -33,14 +33,14 @@ def trace(
 ) -> Front:
     """`minimize` for each of P preferences: the same answers, in a fraction of the time.
 
-    All runs advance together, with their losses and gradients from one vectorised call. A function that cannot be
-    vmapped (``.item()``, control flow on values, numpy) is called once for each run instead.
+    All runs advance together, with their losses and gradients from one vectorised call. A function that
+    cannot be vmapped (``.item()``, control flow on values, numpy) is called once for each run instead.
 
     Args:
         fun: ``fun(theta) -> (m,)`` losses, for one theta, as in `ferero.minimize`.
-        x0: one start for all, (n,), or one for each preference, (P, n). Parameters with more dimensions need them
-            all: (P, ...).
-        preferences: a list of `Preference`, a stack of them, or rays (P, m), each of which becomes `Preference.ray`.
+        x0: one start for all, (n,), or one for each preference, (P, n). Parameters of more dimensions
+            come as (P, ...).
+        preferences: a list of `Preference`, a stack of them, or rays (P, m), which become `Preference.ray`.
         method: as in `ferero.minimize`, like all that follow.
         step: "auto" or a positive number.
         max_iter: the most steps taken for each preference.
@@ -83,7 +83,8 @@ def _read_preferences(preferences: object) -> list[Preference]:
         raise InputError("preferences: expected at least one, found none; for rays use ferero.spread(m, n).")
     if rays.ndim != 2:
         raise InputError(
-            f"preferences: expected a list of Preference, or rays of shape (P, m), found shape {tuple(rays.shape)}."
+            "preferences: expected a list of Preference, or rays of shape (P, m), found shape "
+            f"{tuple(rays.shape)}."
         )
     return [_read_ray(ray, i) for i, ray in enumerate(rays)]
 
@@ -96,7 +97,7 @@ def _read_ray(ray: Tensor, index: int) -> Preference:
 
 
 def _read_start(x0: Point, P: int) -> Point:
-    """x0 as `minimize_many` reads it: the start itself where there is one run, (P, ...) where there are more."""
+    """x0 as `minimize_many` reads it: the start itself of a single run, (P, ...) for more."""
     start = x0 if isinstance(x0, Tensor) else np.asarray(x0)
     if start.ndim < 2:
         return start

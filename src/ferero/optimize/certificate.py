@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from ferero.optimize.evaluator import Function, Point, make_evaluator
 from ferero.preference import Preference
 from ferero.subprogram import Program, solve_exact
-from ferero.subprogram.program import EPSILON, Array
+from ferero.subprogram.program import Array
 
-__all__ = ["KKT", "certify", "kkt_of"]
+__all__ = ["HELD", "KKT", "certify", "kkt_of"]
+
+HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,6 @@ def kkt_of(
 def _held(lam_f: Array, A: Array, weights: Array) -> NDArray[np.bool_]:
     """The order's rows in a combination that the constraints cancel, none if it does not vanish."""
     size = float(np.abs(lam_f[:, None] * A).sum())
-    if np.abs(weights).max() > np.sqrt(EPSILON) * size:
+    if np.abs(weights).max() > HELD * size:
         return np.zeros(len(A), dtype=bool)
-    return np.asarray(lam_f * np.abs(A).max(axis=1) > np.sqrt(EPSILON) * size)
+    return np.asarray(lam_f * np.abs(A).sum(axis=1) > HELD * size)

@@ -52,7 +52,7 @@ class Proposal:
 
 
 def propose(runs: Runs) -> Proposal:
-    """Solve the subprogram with eta = 1, then with eta brought down (or up, while lengths are unknown) to the radius.
+    """Solve the subprogram with its first eta, then with eta brought down (or up, while lengths are unknown) to the radius.
 
     The order's rows enter with their values, ``A (F - z)``, so that the rows that are not the worst may rise up to it.
     A step that is being corrected sees the losses bent by what it met when it was tried.
@@ -68,8 +68,8 @@ def propose(runs: Runs) -> Proposal:
     rows, priced, k_f = merit.order, bool(merit.price.any()), merit.order.shape[1]
     if priced:
         rows, linear = np.concatenate([rows, merit.rows], axis=1), np.concatenate([linear, values], axis=1)
-    eta = np.ones(len(runs))
-    lam = _multipliers(rows, gramian, linear, merit.rates, merit.price, merit.equalities)
+    eta = _first_eta(runs)
+    lam = _multipliers(rows, eta[:, None, None] * gramian, linear, merit.rates, merit.price, merit.equalities)
     weights, step, length = _steps(lam, rows, JM, eta)
     for _ in range(FITTING_ROUNDS):
         ratio = length / runs.radius
@@ -95,6 +95,18 @@ def propose(runs: Runs) -> Proposal:
         expected=(eta - 0.5 * eta * eta) * along,
         left=left,
     )
+
+
+def _first_eta(runs: Runs) -> Array:
+    """1, or while lengths are unknown what makes the longest gradient of a row as long as the radius; (P,)."""
+    eta = np.ones(len(runs))
+    unscaled = ~runs.metric.is_scaled
+    if unscaled.any():
+        gradients = runs.merit.order @ runs.jacobian
+        rates = np.where(runs.merit.rates > 0, runs.merit.rates, np.inf)
+        longest = (np.sqrt((gradients * gradients).sum(axis=-1)) / rates).max(axis=-1)
+        eta[unscaled] = (runs.radius / np.where(longest > 0, longest, np.inf))[unscaled]
+    return np.where(eta > 0, eta, 1.0)
 
 
 def _steps(lam: Array, rows: Array, JM: Array, eta: Array) -> tuple[Array, Array, Array]:

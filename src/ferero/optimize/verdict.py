@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ferero.optimize.certificate import HELD
 from ferero.optimize.merit import Mask
 from ferero.optimize.proposal import Proposal
 from ferero.optimize.runs import Runs
@@ -119,8 +120,8 @@ def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
         return False
     part = proposal.order_part * np.abs(runs.merit.order).sum(axis=-1)
     size = part.sum(axis=-1)
-    cancelled = np.abs(proposal.weights).max(axis=-1) <= np.sqrt(EPSILON) * size
-    held = part > np.sqrt(EPSILON) * size[:, None]
+    cancelled = np.abs(proposal.weights).max(axis=-1) <= HELD * size
+    held = part > HELD * size[:, None]
     others = ((runs.merit.order != 0).any(axis=-1) & ~held).any(axis=-1)
     drop = cancelled & others
     if drop.any():

@@ -1,4 +1,4 @@
-"""Pictures of fronts, cones, regions and runs, in one visual language; matplotlib is needed only to draw them."""
+"""Pictures of fronts, cones, regions and runs, in one visual language; only drawing needs matplotlib."""
 
 from __future__ import annotations
 

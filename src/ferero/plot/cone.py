@@ -9,7 +9,8 @@ import numpy as np
 from ferero.geometry import Cone
 from ferero.geometry.arrays import ArrayLike
 from ferero.plot.clip import check_plane, clip_line, clip_polygon, line_of, view_of
-from ferero.plot.style import RING, SHADE, THIN, add_legend, new_axes, page_of, require_pyplot
+from ferero.plot.frame import finish, new_plane
+from ferero.plot.style import RING, SHADE, THIN, drawing, page_of
 from ferero.preference.inputs import as_vector
 from ferero.subprogram.program import Array
 
@@ -38,27 +39,32 @@ def plot_cone(
         InputError: unless there are two losses.
         MissingExtraError: without matplotlib.
     """
-    require_pyplot()
     check_plane(cone.m, "cone")
     point: Array = as_vector(at, "at", 2).numpy()
-    is_ours = ax is None
-    if ax is None:
-        ax = new_axes(4.6, 3.0, ("f1", "f2"))
-        size = float(np.abs(point).max()) or 1.0
-        ax.set(xlim=point[0] + size * np.array([-1, 0.5]), ylim=point[1] + size * np.array([-1, 0.5]), aspect="equal")
-    page, view, A = page_of(ax), view_of(ax), cone.matrix.numpy()
-    shade = color or page.series[0]
+    with drawing(ax):
+        axes = _axes_around(point) if ax is None else ax
+        _draw(axes, cone, point, color or page_of(axes).series[0], label)
+        finish(axes)
+    return axes
+
+
+def _axes_around(point: Array) -> Axes:
+    ax = new_plane(("f1", "f2"))
+    size = float(np.abs(point).max()) or 1.0
+    ax.set(xlim=point[0] + size * np.array([-1, 0.5]), ylim=point[1] + size * np.array([-1, 0.5]))
+    return ax
+
+
+def _draw(ax: Axes, cone: Cone, point: Array, color: str, label: str | None) -> None:
+    view, A = view_of(ax), cone.matrix.numpy()
     corners = clip_polygon(view, A, -A @ point)
     if len(corners):
         text = f"better than ({point[0]:.3g}, {point[1]:.3g})" if label is None else label
-        ax.fill(*corners.T, facecolor=shade, alpha=SHADE, linewidth=0, label=text, zorder=0.5)
+        ax.fill(*corners.T, facecolor=color, alpha=SHADE, linewidth=0, label=text, zorder=0.5)
     for i, row in enumerate(A):  # the part of each facet's line on which the other rows hold
         others = np.delete(A, i, axis=0)
         edge = clip_line(view, point, line_of(row, 0.0)[1], others, -others @ point)
         if edge is not None:
-            ax.plot(*edge.T, color=shade, linewidth=THIN, zorder=1.5)
-    ax.scatter(*point, s=RING, color=page.ink, zorder=4)
+            ax.plot(*edge.T, color=color, linewidth=THIN, zorder=1.5)
+    ax.scatter(point[0], point[1], s=RING, color=page_of(ax).ink, zorder=4)
     ax.set(xlim=view[:, 0], ylim=view[:, 1])
-    if is_ours:
-        add_legend(ax)
-    return ax

@@ -9,7 +9,8 @@ import numpy as np
 
 from ferero.errors import InputError
 from ferero.optimize.result import Result
-from ferero.plot.style import LINE, add_legend, dress, new_figure, page_of, require_pyplot
+from ferero.plot.frame import finish, new_panels
+from ferero.plot.style import LINE, drawing, page_of
 from ferero.subprogram.program import Array
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def plot_history(result: Result, ax: Axes | Sequence[Axes] | None = None) -> tup
 
     Args:
         result: a run of `ferero.minimize`.
-        ax: axes for the losses, or two of them for losses and violation; None makes a figure. Without constraints
-            there is no violation to draw.
+        ax: axes for the losses, or two of them for losses and violation; None makes a figure. Without
+            constraints there is no violation to draw.
 
     Returns:
         The axes that were drawn on, one or two.
@@ -33,35 +34,25 @@ def plot_history(result: Result, ax: Axes | Sequence[Axes] | None = None) -> tup
         InputError: for more than two axes.
         MissingExtraError: without matplotlib.
     """
-    require_pyplot()
     violation: Array = result.preference.violation(result.history.losses).numpy()
-    axes = _read_axes(ax, with_violation=violation.shape[1] > 0)
-    _draw_losses(axes[0], result)
-    if len(axes) > 1 and violation.shape[1]:
-        _draw_violation(axes[1], violation.max(axis=1))
-    axes[-1].set_xlabel("step")
-    axes[-1].xaxis.get_major_locator().set_params(integer=True)
+    has_violation = violation.shape[1] > 0
+    with drawing(ax):
+        from matplotlib.ticker import MaxNLocator
+
+        axes = new_panels(4.0, (2.0, 1.1)[: 1 + has_violation]) if ax is None else _read_axes(ax)
+        _draw_losses(axes[0], result)
+        if len(axes) > 1 and has_violation:
+            _draw_violation(axes[1], violation.max(axis=1))
+        axes[-1].set_xlabel("step")
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        finish(axes[0])
     return axes
 
 
-def _read_axes(ax: Axes | Sequence[Axes] | None, *, with_violation: bool) -> tuple[Axes, ...]:
-    if ax is None:
-        return _new_axes(2 if with_violation else 1)
+def _read_axes(ax: Axes | Sequence[Axes]) -> tuple[Axes, ...]:
     axes = tuple(np.ravel(np.asarray(ax, dtype=object)))
     if len(axes) not in {1, 2}:
         raise InputError(f"ax: expected one or two axes, for losses and violation, found {len(axes)}.")
-    return axes
-
-
-def _new_axes(count: int) -> tuple[Axes, ...]:
-    figure = new_figure(4.8, 2.2 + 1.2 * (count - 1))
-    grid = figure.add_gridspec(count, 1, height_ratios=(2.2, 1.2)[:count])
-    first = figure.add_subplot(grid[0])
-    axes = (first, *(figure.add_subplot(grid[i], sharex=first) for i in range(1, count)))
-    for one in axes:
-        dress(one)
-    for one in axes[:-1]:
-        one.tick_params(labelbottom=False)
     return axes
 
 
@@ -71,7 +62,6 @@ def _draw_losses(ax: Axes, result: Result) -> None:
     for name, series, color in zip(names, values.T, page_of(ax).colors(len(names)), strict=True):
         ax.plot(series, color=color, linewidth=LINE, marker=marker, markersize=2.5, label=name)
     ax.set_ylabel("loss" if len(names) == 1 else "losses")
-    add_legend(ax)
 
 
 def _draw_violation(ax: Axes, violation: Array) -> None:
@@ -81,7 +71,9 @@ def _draw_violation(ax: Axes, violation: Array) -> None:
     ax.set_ylabel("violation")
     if np.isnan(shown).all():
         ax.set_yticks([])
-        ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", va="center", color=page.ink, fontsize=8)
+        ax.text(
+            0.5, 0.5, "none", transform=ax.transAxes, ha="center", va="center", color=page.ink, fontsize=8
+        )
         return
     ax.set_yscale("log")
     marker = "o" if len(shown) < 30 else ""

@@ -8,7 +8,8 @@ import numpy as np
 
 from ferero.errors import InputError
 from ferero.plot.clip import check_plane, clip_line, clip_polygon, line_of, view_of
-from ferero.plot.style import LINE, SHADE, THIN, add_legend, new_axes, page_of, require_pyplot
+from ferero.plot.frame import finish, new_plane
+from ferero.plot.style import LINE, SHADE, THIN, drawing, page_of
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
 
@@ -38,24 +39,14 @@ def plot_region(
         InputError: unless there are two losses, and one preference.
         MissingExtraError: without matplotlib.
     """
-    require_pyplot()
     check_plane(preference.m, "preference")
     if preference.members:
         raise InputError("preference: expected a single one, found a stack; draw its members one by one.")
-    is_ours = ax is None
-    if ax is None:
-        ax = new_axes(4.6, 3.0, preference.names)
-        ax.set(aspect="equal")
-    view, ink = view_of(ax), color or page_of(ax).series[2]
-    texts = ("; ".join(preference.labels_g), "; ".join(dict.fromkeys(preference.labels_h)))
-    area, line = texts if label is None else (label, "" if preference.m_g and preference.ray is None else label)
-    if preference.m_g and preference.ray is None:
-        _draw_area(ax, preference, view, ink, area)
-    _draw_line(ax, preference, view, ink, line)
-    ax.set(xlim=view[:, 0], ylim=view[:, 1])
-    if is_ours:
-        add_legend(ax)
-    return ax
+    with drawing(ax):
+        axes = new_plane(preference.names) if ax is None else ax
+        _draw(axes, preference, color or page_of(axes).series[2], label)
+        finish(axes)
+    return axes
 
 
 def wanted_segment(preference: Preference, view: Array) -> Array | None:
@@ -81,6 +72,18 @@ def wanted_segment(preference: Preference, view: Array) -> Array | None:
     return clip_line(view, point, direction, rows, offsets)
 
 
+def _draw(ax: Axes, preference: Preference, color: str, label: str | None) -> None:
+    view = view_of(ax)
+    has_area = preference.m_g > 0 and preference.ray is None
+    area, line = "; ".join(preference.labels_g), "; ".join(dict.fromkeys(preference.labels_h))
+    if label is not None:
+        area, line = label, "" if has_area else label
+    if has_area:
+        _draw_area(ax, preference, view, color, area)
+    _draw_line(ax, preference, view, color, line)
+    ax.set(xlim=view[:, 0], ylim=view[:, 1])
+
+
 def _draw_area(ax: Axes, preference: Preference, view: Array, color: str, label: str) -> None:
     corners = clip_polygon(view, preference.B_g.numpy(), preference.b_g.numpy())
     if not len(corners):
@@ -99,4 +102,4 @@ def _draw_line(ax: Axes, preference: Preference, view: Array, color: str, label:
         ax.plot(*segment.T, color=color, linewidth=LINE, label=label, zorder=2)
     elif preference.m_h and np.linalg.matrix_rank(preference.B_h.numpy()) == 2:
         point = np.linalg.lstsq(preference.B_h.numpy(), -preference.b_h.numpy(), rcond=None)[0]
-        ax.scatter(*point, marker="+", s=60, color=color, label=label, zorder=2)
+        ax.scatter(point[0], point[1], marker="+", s=60, color=color, label=label, zorder=2)

@@ -96,7 +96,7 @@ class _Point(NamedTuple):
 
 
 class _Newton(NamedTuple):
-    """The linearised equations at a point: factors of their matrix, room to the bounds, what is not yet met."""
+    """The linearised equations at a point: their factors, the room to the bounds, what is not yet met."""
 
     factors: Tensor
     pivots: Tensor

@@ -121,7 +121,7 @@ def _on_segment(program: Program) -> Array:
     """At most two rows of the order and one equality: a parabola's lowest point between two corners.
 
     The equality's multiplier ``(q_h - Q_hf.lam_f) / Q_hh`` is put into the objective first. If it comes out
-    beyond its bound it belongs there, by convexity. Plain numbers: for so few, arrays cost more than arithmetic.
+    beyond its bound it belongs there, by convexity. Plain numbers: arrays cost more than the arithmetic.
     """
     last, has_equality = len(program.simplex) - 1, program.equalities == 1
     Q, q = program.quadratic.tolist(), program.linear.tolist()
@@ -132,8 +132,12 @@ def _on_segment(program: Program) -> Array:
     if has_equality:
         stiffness, aim = Q[-1][-1], q[-1] / Q[-1][-1]
         pull, other = ends[0] * Q[0][-1], ends[1] * Q[last][-1]
-        reduced = pull * pull / stiffness, pull * other / stiffness, other * other / stiffness
-        share = _lowest(*(x - y for x, y in zip(shape, reduced, strict=True)), gain - (pull - other) * aim)
+        share = _lowest(
+            shape[0] - pull * pull / stiffness,
+            shape[1] - pull * other / stiffness,
+            shape[2] - other * other / stiffness,
+            gain - (pull - other) * aim,
+        )
         lam_h = aim - (share * pull + (1.0 - share) * other) / stiffness
         if abs(lam_h) > program.bound:
             lam_h = math.copysign(program.bound, lam_h)
@@ -149,7 +153,7 @@ def _on_segment(program: Program) -> Array:
 
 
 def _lowest(first: float, cross: float, second: float, gain: float) -> float:
-    """The share s in [0, 1] with the lowest ``(first s^2 + 2 cross s (1 - s) + second (1 - s)^2) / 2 - gain s``."""
+    """The s in [0, 1] with the lowest ``(first s^2 + 2 cross s t + second t^2) / 2 - gain s``, t = 1 - s."""
     curvature = first - 2.0 * cross + second
     return min(max((second - cross + gain) / curvature, 0.0), 1.0) if curvature > 0 else 0.5
 

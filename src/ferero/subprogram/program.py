@@ -18,6 +18,7 @@ Domain: TypeAlias = Literal["adaptive", "simplex"]
 
 EPSILON = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
+_least, _most = np.minimum.reduce, np.maximum.reduce  # the methods of arrays take twice as long
 MANY = 1e100  # stands for an infinite distance where it is multiplied by zero
 
 
@@ -90,7 +91,7 @@ class Program:
 
     @cached_property
     def ends(self) -> Array:
-        """The gradients' norms at the corners of the order's domain, ``|A_i gradF| b / a_i``; 0 where a is 0."""
+        """The gradient's norm at each corner, ``|A_i gradF| b / a_i``, (k_f,); 0 where a is 0."""
         lengths = self.lengths[: len(self.simplex)] * self.total
         if self.simplex.all():
             return np.asarray(lengths / self.simplex)
@@ -116,32 +117,29 @@ class Program:
 
         At least the rounding of a sum with the longest admissible gradient in it.
         """
-        rounding = len(lam) * EPSILON * float(self.ends.max(initial=0.0))
+        rounding = len(lam) * EPSILON * float(_most(self.ends, initial=0.0))
         return max(float(np.abs(lam) @ self.lengths), rounding)
 
     def residual(self, lam: Array) -> float:
         """The worst relative violation of the optimality conditions by ``lam``, none of them cancelled away.
 
-        Where a row of the primal is not met, or met with room to spare, its multiplier must be at a bound. The
-        slack is measured against ``|S_i gradF| D + |q_i|``, slack times distance to the bound against
-        ``D^2 + |q|.|lam|``, and the smaller counts; D is the uncancelled length of the direction.
+        Where a row of the primal is not met, or met with room to spare, its multiplier must be at a bound.
+        The slack is measured against ``|S_i gradF| D + |q_i|``, slack times distance to the bound against
+        ``D^2 + |q|.|lam|``, and the smaller counts; D is the uncancelled length of the direction. Nor may
+        ``lam`` leave its domain, relative to its own size.
         """
         size, q = np.abs(lam), np.abs(self.linear)
-        length = self.uncancelled(lam)
-        left = self.slack(lam)
-        slack = np.abs(left)
+        length, left = self.uncancelled(lam), self.slack(lam)
+        slack, above, below = np.abs(left), self.upper - lam, lam - self.lower
         scale = self.lengths * length + q
         if not scale.all():
             scale[scale == 0] = 1.0
-        room = np.where(left > 0, self.upper - lam, lam - self.lower)
-        gap = slack * np.minimum(room, MANY) / (length * length + float(q @ size) or 1.0)
-        return max(float(np.minimum(slack / scale, gap).max()), self._outside(lam, size))
-
-    def _outside(self, lam: Array, size: Array) -> float:
-        """How far ``lam`` is from its domain, relative to its own size."""
-        beyond = float(np.maximum(self.lower - lam, lam - self.upper).max())
-        total = abs(float(self.a @ lam) - 1.0) if len(self.simplex) else 0.0
-        return max(total, beyond / float(size.max()) if beyond > 0 else 0.0)
+        room = np.minimum(np.where(left > 0, above, below), MANY)
+        gap = slack * room / (length * length + float(q @ size) or 1.0)
+        missing = abs(float(self.a @ lam) - 1.0) if len(self.simplex) else 0.0
+        beyond = -float(_least(np.minimum(above, below)))
+        outside = max(missing, beyond / float(_most(size)) if beyond > 0 else 0.0)
+        return max(float(_most(np.minimum(slack / scale, gap))), outside)
 
     def feasible(self, lam: Array) -> Array:
         """``lam`` clipped to its bounds, the order's part rescaled to its sum."""
@@ -171,13 +169,13 @@ def simplex_of(order_losses: Array, order: Array, domain: Domain) -> tuple[Array
         return a, np.ones(a.shape[:-1])
     if domain != "adaptive":
         raise InputError(f'domain: expected "adaptive" or "simplex", found {domain!r}.')
-    lowest = float(order_losses.min())
+    lowest = float(_least(order_losses, axis=None))
     if lowest < 0:
         raise InputError(
             f"losses: the adaptive domain needs A F >= 0, found an entry of {lowest:.4g}; subtract a lower "
             'bound from the losses (lower= in minimize) or use domain="simplex".'
         )
-    total = order_losses.sum(axis=-1)
+    total = np.add.reduce(order_losses, axis=-1)
     if not total.all():
         raise InputError(
             "losses: the adaptive domain needs a positive sum of A F, found 0, so every loss is at its lower "

@@ -88,9 +88,10 @@ class Programs:
 
     @cached_property
     def is_idle(self) -> Tensor:
-        """Rows (P, k) whose multiplier stays 0: they have no gradient, and nothing (finite) to win."""
+        """Rows (P, k) whose multiplier stays 0: no gradient and nothing (finite) to win, or no room."""
         has_gain = (self.linear > 0) & (self.upper < torch.inf) | (self.linear < 0) & (self.lower < 0)
-        return (self.lengths == 0) & (self.a == 0) & ~(has_gain & self.lower.isfinite())
+        is_empty = (self.lengths == 0) & (self.a == 0) & ~(has_gain & self.lower.isfinite())
+        return is_empty | (self.upper <= 0)
 
     @property
     def uniform(self) -> Tensor:
@@ -171,7 +172,7 @@ class Programs:
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """Programs in scaled multipliers: minimise ``mu.Q mu / 2 - q.mu``, ``a.mu = 1``, ``lower <= mu <= upper``.
+    """Programs in scaled multipliers: minimise ``mu.Q mu / 2 - q.mu``, ``a.mu = 1``, within bounds.
 
     Attributes:
         quadratic: (P, k, k).

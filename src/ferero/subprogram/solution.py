@@ -23,7 +23,7 @@ class Solution:
         multipliers: ``[lam_f; lam_g; lam_h]``, (..., k).
         slopes: ``gradF^T d = -K w``, (..., m): negative where a loss falls.
         c: The primal's c, (...).
-        psi: ``c + |d|^2 / 2``, (...): minus the dual's minimum, less the price of what a bound leaves violated.
+        psi: ``c + |d|^2 / 2``, (...): minus the dual's minimum, less the price of what a bound leaves unmet.
         residual: The worst relative violation of the optimality conditions, (...).
         status: "optimal", or "unbounded" where the linearised constraints contradict each other; for a batch
             a tuple of them, in row-major order.

@@ -63,8 +63,8 @@ def solve_subprogram(
     """The steepest direction that the preference allows, in the space of losses.
 
     Minimise ``c + |d|^2 / 2`` subject to ``A gradF^T d <= c a``, ``B_g gradF^T d + c_g G <= 0`` and
-    ``B_h gradF^T d + c_h H = 0``, through its dual in the multipliers. With a bound rho a unit of violation of
-    the linearised constraints costs rho instead (elastic form), and there always is a solution.
+    ``B_h gradF^T d + c_h H = 0``, through its dual in the multipliers. With a bound rho a unit of violation
+    of the linearised constraints costs rho instead (elastic form), and there always is a solution.
 
     Without a bound the constraints may contradict each other to first order. The status is then "unbounded",
     and all fields hold the elastic solution with a bound of 1000.
@@ -72,8 +72,8 @@ def solve_subprogram(
     Args:
         preference: What is wanted; a stack of P adds a batch dimension.
         losses: F, (..., m), of any real type.
-        gramian: ``gradF^T gradF``, (..., m, m). Batch dimensions broadcast. What is positive semidefinite only
-            up to the rounding of its type is taken without its negative part.
+        gramian: ``gradF^T gradF``, (..., m, m). Batch dimensions broadcast. What is positive semidefinite
+            only up to the rounding of its type is taken without its negative part.
         c_g: How much of the inequalities' violation a unit step should undo, positive.
         c_h: The same for equalities.
         domain: "adaptive" (a = A F / sum(A F), escapes weak optima, needs A F >= 0) or "simplex" (a = 1).
@@ -156,8 +156,8 @@ def _read(preference: Preference, losses: ArrayLike, gramian: ArrayLike) -> tupl
         )
     if K.ndim < 2 or K.shape[-2:] != (m, m):
         raise InputError(
-            f"gramian: expected shape (..., {m}, {m}), the products of the losses' gradients, found {K.shape}; "
-            f"compute it as J @ J.T from the ({m}, n) Jacobian J."
+            f"gramian: expected shape (..., {m}, {m}), the products of the losses' gradients, found {K.shape}"
+            f"; compute it as J @ J.T from the ({m}, n) Jacobian J."
         )
     if F.ndim > 1 or K.ndim > 2 or preference.members:
         _check_batch(F.shape[:-1], K.shape[:-2], preference.batch_shape)
@@ -178,7 +178,7 @@ def _check_batch(losses: tuple[int, ...], gramian: tuple[int, ...], stacked: tup
         batch = np.broadcast_shapes(losses, gramian, stacked)
     except ValueError:
         raise InputError(
-            f"losses, gramian: expected batch dimensions that broadcast with each other and with the preference, "
+            f"losses, gramian: expected batch dimensions that broadcast, also with the preference's, "
             f"found {losses}, {gramian} and {stacked}; a stack of P preferences wants losses (..., P, m)."
         ) from None
     if 0 in batch:
@@ -195,7 +195,7 @@ def _rounding_of(values: ArrayLike) -> float:
 
 
 class _Rows(NamedTuple):
-    """A preference's numbers: ``[A; B_g; B_h]`` (..., k, m), ``[0; b_g; b_h]`` (..., k), and how many of each."""
+    """A preference's numbers: ``[A; B_g; B_h]`` (..., k, m), ``[0; b_g; b_h]`` (..., k), how many of each."""
 
     matrix: Array
     offsets: Array

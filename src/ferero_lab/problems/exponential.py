@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import pi, sqrt
 
 import torch
 from torch import Tensor
 
+from ferero.errors import InputError
 from ferero_lab.problems.problem import HullProblem
 
 __all__ = ["EXPONENTIAL_STARTS", "Exponential", "draw_exponential_start"]
@@ -25,6 +26,9 @@ class Exponential(HullProblem):
     Args:
         q: the number of parameters.
         scale: (s1, s2), the units of the losses.
+
+    Attributes:
+        centres: c and -c, (2, q).
     """
 
     name = "exponential"
@@ -33,6 +37,13 @@ class Exponential(HullProblem):
 
     q: int = 20
     scale: tuple[float, float] = (1.0, 1.0)
+    centres: Tensor = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.q < 1 or min(self.scale) <= 0:
+            raise InputError(f"q, scale: expected positive numbers, found {self.q} and {self.scale}.")
+        c = torch.full((1, self.q), 1 / sqrt(self.q), dtype=torch.float64)
+        object.__setattr__(self, "centres", torch.cat([c, -c]))
 
     @property
     def m(self) -> int:
@@ -50,12 +61,6 @@ class Exponential(HullProblem):
         f1 = -torch.expm1(-(theta - c).square().sum()) * self.scale[0]
         f2 = -torch.expm1(-(theta + c).square().sum()) * self.scale[1]
         return torch.stack([f1, f2])
-
-    @property
-    def centres(self) -> Tensor:
-        """The points c and -c, (2, q)."""
-        c = torch.full((1, self.q), 1 / sqrt(self.q), dtype=torch.float64)
-        return torch.cat([c, -c])
 
     @property
     def ideal(self) -> Tensor:

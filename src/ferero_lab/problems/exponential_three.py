@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -24,6 +23,9 @@ class ExponentialThree(HullProblem):
 
     Args:
         q: the number of parameters, a multiple of three.
+
+    Attributes:
+        centres: the corners of the triangle, (3, q).
     """
 
     name = "exponential-three"
@@ -31,10 +33,14 @@ class ExponentialThree(HullProblem):
     start_kinds = EXPONENTIAL_STARTS
 
     q: int = 30
+    centres: Tensor = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.q < 3 or self.q % 3:
             raise InputError(f"q: expected a positive multiple of 3, found {self.q}.")
+        third = self.q // 3
+        indicators = torch.eye(3, dtype=torch.float64).repeat_interleave(third, dim=1)
+        object.__setattr__(self, "centres", indicators * (2 / third) ** 0.5)
 
     @property
     def m(self) -> int:
@@ -48,13 +54,8 @@ class ExponentialThree(HullProblem):
 
     def __call__(self, theta: Tensor) -> Tensor:
         """The losses (3,) at theta (q,)."""
-        return 1 - torch.exp(-(theta - self.centres.to(theta)).square().sum(dim=1))
-
-    @cached_property
-    def centres(self) -> Tensor:
-        """The corners of the triangle, (3, q)."""
-        third = self.q // 3
-        return torch.eye(3, dtype=torch.float64).repeat_interleave(third, dim=1) * (2 / third) ** 0.5
+        squares: Tensor = (theta - self.centres.to(theta)).square().sum(dim=1)
+        return torch.expm1(-squares).neg()
 
     @property
     def ideal(self) -> Tensor:

@@ -22,7 +22,7 @@ class MissedRay(Problem):
 
     Whatever theta is, F has an angle between 30 and 60 degrees and a length of at least 1, so a ray at 15
     degrees is met nowhere: not on the front, not off it. Its distance from F is ``|F| sin(phi - 15)``,
-    smallest at the front's end ``phi = 30, |F| = 1``. The front is the unit circle's arc between the two angles.
+    smallest at the front's end ``phi = 30, |F| = 1``. The front is the unit circle's arc between them.
 
     Args:
         n: the number of parameters, at least 2.

@@ -105,12 +105,13 @@ class Problem(ABC):
 
 
 class HullProblem(Problem):
-    """Each loss rises with the distance to its own centre, so that optima are the centres' hull."""
+    """Each loss rises with the distance to its own centre, so that optima are the centres' hull.
 
-    @property
-    @abstractmethod
-    def centres(self) -> Tensor:
-        """Where each loss is smallest, (m, n), float64."""
+    Attributes:
+        centres: where each loss is smallest, (m, n), float64; made once, since calls happen inside vmap.
+    """
+
+    centres: Tensor
 
     def solutions(self, shares: Tensor) -> Tensor:
         """The shares' combinations of the centres."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -25,6 +24,9 @@ class ConvexQuadratics(HullProblem):
         n: the number of parameters.
         scale: (s_1, ..., s_m), the units of the losses; None is 1 for each.
         seed: of the centres, standard normal.
+
+    Attributes:
+        centres: where each loss is smallest, (m, n).
     """
 
     name = "quadratics"
@@ -35,26 +37,22 @@ class ConvexQuadratics(HullProblem):
     n: int = 10
     scale: tuple[float, ...] | None = None
     seed: int = 0
+    centres: Tensor = field(init=False, repr=False, compare=False)
+    _scale: Tensor = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.m < 1 or self.n < 1:
             raise InputError(f"m, n: expected positive integers, found {self.m} and {self.n}.")
         if self.scale is not None and (len(self.scale) != self.m or min(self.scale) <= 0):
             raise InputError(f"scale: expected {self.m} positive numbers, found {self.scale}.")
+        generator = torch.Generator().manual_seed(self.seed)
+        centres = torch.randn(self.m, self.n, generator=generator, dtype=torch.float64)
+        object.__setattr__(self, "centres", centres)
+        object.__setattr__(self, "_scale", torch.tensor(self.scale or (1.0,) * self.m, dtype=torch.float64))
 
     def __call__(self, theta: Tensor) -> Tensor:
         """The losses (m,) at theta (n,)."""
         return (theta - self.centres.to(theta)).square().mean(dim=1) * self._scale.to(theta)
-
-    @cached_property
-    def centres(self) -> Tensor:
-        """Where each loss is smallest, (m, n)."""
-        generator = torch.Generator().manual_seed(self.seed)
-        return torch.randn(self.m, self.n, generator=generator, dtype=torch.float64)
-
-    @cached_property
-    def _scale(self) -> Tensor:
-        return torch.tensor(self.scale or (1.0,) * self.m, dtype=torch.float64)
 
     @property
     def ideal(self) -> Tensor:

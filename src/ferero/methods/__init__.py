@@ -1,0 +1,18 @@
+"""Methods: from what a step observes of the losses to the weights of the next gradient."""
+
+from __future__ import annotations
+
+from ferero.methods.base import Decision, Method, Observation, check_observation
+from ferero.methods.ferero import Ferero, FereroState
+from ferero.methods.single_loop import FereroSA, FereroSAState
+
+__all__ = [
+    "Decision",
+    "Ferero",
+    "FereroSA",
+    "FereroSAState",
+    "FereroState",
+    "Method",
+    "Observation",
+    "check_observation",
+]

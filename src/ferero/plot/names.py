@@ -1,0 +1,20 @@
+"""What the legend calls the preferences."""
+
+from __future__ import annotations
+
+from ferero.fronts.front import Front
+from ferero.fronts.table import preference_text
+
+__all__ = ["legend_texts"]
+
+_MOST = 10  # preferences that are listed one by one; more would outgrow the picture
+
+
+def legend_texts(front: Front) -> list[str]:
+    """A text for each preference, with its index where texts would be the same; empty ones for too many."""
+    if len(front) > _MOST:
+        return [""] * len(front)
+    texts = [preference_text(p) for p in front.preferences]
+    if len(set(texts)) == len(texts):
+        return texts
+    return [f"[{i}] {text}" for i, text in enumerate(texts)]
