@@ -44,9 +44,9 @@ class FereroSA:
     current losses. The first step takes uniform multipliers, and does not look at slopes.
 
     Cost: besides one weighted backward pass what the slopes cost, which is one forward pass for any m.
-    Understands every preference. Choose it where gradients are noisy or losses many and slopes can be had.
-    Its step gamma depends on the scale of losses and slopes and must be tuned, which is why training defaults to
-    the tracked form, which needs neither.
+    Understands every preference. Choose it where gradients are noisy or losses many, and slopes can be had.
+    Its step gamma depends on the scale of losses and slopes and must be tuned, which is why training defaults
+    to the tracked form, which needs neither.
 
     Args:
         gamma: The step of the multipliers.

@@ -96,44 +96,57 @@ def kkt_of(
         gradient_sizes: the norm that each loss's gradient counts as having, (m,).
         loss_sizes: what each loss counts as being of, where relative is meant; ``|F|`` if None.
     """
-    A, B = preference.A.numpy(), np.vstack([preference.B_g.numpy(), preference.B_h.numpy()])
-    b = np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
-    m_g, k_f = preference.m_g, len(A)
-    sizes = np.abs(losses) if loss_sizes is None else np.maximum(np.abs(losses), loss_sizes)
-    size = np.abs(B) @ sizes + np.abs(b)
+    A, rows, b = _rows(preference)
+    m_g, m_h, k_f = preference.m_g, preference.m_h, len(A)
+    size_of_losses = np.abs(losses) if loss_sizes is None else np.maximum(np.abs(losses), loss_sizes)
+    size = np.abs(rows[k_f:]) @ size_of_losses + np.abs(b)
     size[size == 0] = 1.0
-    values = (B @ losses + b) / size
-    violation = np.concatenate([np.maximum(values[:m_g], 0.0), np.abs(values[m_g:])])
-    spare = np.concatenate([np.minimum(values[:m_g], 0.0), np.zeros(preference.m_h)])
+    rows[k_f:] /= size[:, None]
+    values = rows[k_f:] @ losses + b / size
+    linear = np.zeros(len(rows))
+    linear[k_f : k_f + m_g] = np.minimum(values[:m_g], 0.0)
     scale = float(gradient_sizes.max()) or 1.0
     unit = jacobian / scale
     rates = np.abs(A) @ gradient_sizes / scale
-    rates = np.where(rates > 0, rates, 1.0)
-    lam, counted = np.zeros(k_f + len(b)), np.ones(k_f, dtype=bool)
-    while counted.any():
-        program = Program(
-            rows=np.vstack([A[counted], B / size[:, None]]),
-            gramian=unit @ unit.T,
-            linear=np.concatenate([np.zeros(counted.sum()), spare]),
-            simplex=rates[counted] / rates.max(),
-            total=1.0,
-            equalities=preference.m_h,
-        )
-        found = solve_exact(program).multipliers
-        lam[:k_f], lam[k_f:] = 0.0, found[counted.sum() :]
-        lam[:k_f][counted] = found[: counted.sum()]
-        held = _held(lam[:k_f], A, program.weights(found))
-        if not held.any():
-            break
-        counted &= ~held
-    weights = lam @ np.vstack([A, B / size[:, None]])
+    rates[rates == 0] = 1.0
+    program = Program(rows, unit @ unit.T, linear, rates / rates.max(), 1.0, m_h)
+    lam = solve_exact(program).multipliers
+    if len(b):
+        lam = _without_held_rows(program, lam)
+    weights = lam @ rows
+    combined = weights @ unit
+    violated = max(float(values[:m_g].max(initial=0.0)), float(np.abs(values[m_g:]).max(initial=0.0)))
+    lam[k_f:] /= size
     return KKT(
-        stationarity=float(np.linalg.norm(weights @ unit)),
-        complementarity=float((lam[k_f : k_f + m_g] * -spare[:m_g]).max(initial=0.0)),
-        feasibility=float(violation.max(initial=0.0)),
+        stationarity=float(np.sqrt(combined @ combined)),
+        complementarity=float((lam[k_f : k_f + m_g] * size[:m_g] * -linear[k_f : k_f + m_g]).max(initial=0.0)),
+        feasibility=violated,
         weights=weights,
-        multipliers=np.concatenate([lam[:k_f], lam[k_f:] / size]),
+        multipliers=lam,
     )
+
+
+def _rows(preference: Preference) -> tuple[Array, Array, Array]:
+    """A, a fresh [A; B_g; B_h], and [b_g; b_h]."""
+    A = preference.A.numpy()
+    rows = np.concatenate([A, preference.B_g.numpy(), preference.B_h.numpy()])
+    return A, rows, np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
+
+
+def _without_held_rows(program: Program, lam: Array) -> Array:
+    """The multipliers with the order's rows that the constraints hold taken out, as often as there are any."""
+    k_f = len(program.simplex)
+    counted = np.ones(k_f, dtype=bool)
+    while (held := _held(lam[:k_f], program.rows[:k_f], program.weights(lam))).any():
+        counted &= ~held
+        lam = np.zeros_like(lam)
+        if not counted.any():
+            break
+        kept = np.concatenate([counted, np.ones(len(lam) - k_f, dtype=bool)])
+        rows, linear = program.rows[kept], program.linear[kept]
+        rest = Program(rows, program.gramian, linear, program.simplex[counted], 1.0, program.equalities)
+        lam[kept] = solve_exact(rest).multipliers
+    return lam
 
 
 def _held(lam_f: Array, A: Array, weights: Array) -> NDArray[np.bool_]:

@@ -100,7 +100,7 @@ class _TorchEvaluator:
         self.gradient_cost = 0
 
     def restore(self, point: Array) -> Tensor:
-        return torch.from_numpy(point.copy()).to(self._like).reshape(self._like.shape)
+        return torch.from_numpy(point.copy()).to(self._like.device, self._like.dtype).view(self._like.shape)
 
     def losses(self, points: Array) -> Array:
         self._point = self.restore(points[0])
@@ -117,13 +117,13 @@ class _TorchEvaluator:
             return np.asarray(rows.detach().cpu().double().numpy()[None])
         if not self._values.requires_grad:
             raise InputError("fun: its losses carry no gradient; compute them from theta with torch, or give jac=.")
-        rows = [
-            torch.autograd.grad(value, self._point, retain_graph=i + 1 < self.m, allow_unused=True)[0]
-            for i, value in enumerate(self._values)
-        ]
-        zero = torch.zeros_like(self._point)
-        stacked = torch.stack([zero if row is None else row for row in rows]).reshape(self.m, -1)
-        return np.asarray(stacked.cpu().double().numpy()[None])
+        out = np.zeros((1, self.m, self._point.numel()))
+        for i, one in enumerate(torch.eye(self.m, dtype=self._values.dtype, device=self._values.device)):
+            last = i + 1 == self.m
+            (row,) = torch.autograd.grad(self._values, self._point, one, retain_graph=not last, allow_unused=True)
+            if row is not None:
+                out[0, i] = row.reshape(-1).cpu().numpy()
+        return out
 
 
 class _VmappedEvaluator:

@@ -152,11 +152,11 @@ def _run(
                 on_round=recorder,
             )
             outcomes.append(outcome)
-    results = []
+    results, histories = [], recorder.histories(len(outcomes))
     for i, outcome in enumerate(outcomes):
         arrived = outcome.status == "converged"
         kkt = certificates[i] if arrived else _kkt(preferences[i], outcome, np.abs(losses[i]))
-        results.append(_result(evaluator, preferences[i], outcome, cones[i], kkt, recorder.history(i), tol))
+        results.append(_result(evaluator, preferences[i], outcome, cones[i], kkt, histories[i], tol))
     return results
 
 
@@ -182,25 +182,25 @@ class _Recorder:
             return True
         return False
 
-    def history(self, run: int) -> History:
-        """The accepted rounds of one run."""
-        found = [
-            (record, int(at[0]))
-            for first, record in self._rounds
-            if len(at := np.flatnonzero((record.runs + first == run) & record.accepted))
-        ]
+    def histories(self, runs: int) -> list[History]:
+        """The accepted rounds of each run."""
         m = self._start.shape[1]
-
-        def gather(name: str, shape: tuple[int, ...]) -> Array:
-            return np.array([getattr(record, name)[i] for record, i in found]).reshape(len(found), *shape)
-
-        return History(
-            losses=np.concatenate([self._start[run][None], gather("losses", (m,))]),
-            weights=gather("weights", (m,)),
-            violation=gather("violation", ()),
-            stationarity=gather("stationarity", ()),
-            length=gather("length", ()),
-        )
+        none = [np.zeros(0, dtype=np.int64), np.zeros((0, m)), np.zeros((0, m)), *[np.zeros(0)] * 3]
+        parts = [
+            (record.runs + first, record.losses, record.weights, record.violation, record.stationarity, record.length)
+            for first, record in self._rounds
+        ]
+        moved = np.concatenate([record.accepted for _, record in self._rounds] or [np.zeros(0, dtype=bool)])
+        columns = [np.concatenate(column)[moved] for column in zip(*parts, strict=True)] if parts else none
+        order = np.argsort(columns[0], kind="stable")
+        ends = np.searchsorted(columns[0][order], np.arange(runs + 1))
+        out = []
+        for run in range(runs):
+            at = order[ends[run] : ends[run + 1]]
+            _, losses, weights, violation, stationarity, length = (column[at] for column in columns)
+            trajectory = np.concatenate([self._start[run][None], losses])
+            out.append(History(trajectory, weights, violation, stationarity, length))
+        return out
 
 
 def _result(

@@ -11,6 +11,7 @@ from ferero.optimize.merit import Mask
 from ferero.optimize.runs import Runs
 from ferero.subprogram import Program, solve_batched, solve_exact
 from ferero.subprogram.program import Array
+from ferero.subprogram.segment import on_segment
 
 __all__ = ["Proposal", "propose"]
 
@@ -121,6 +122,8 @@ def _multipliers(
 ) -> Array:
     """The subprograms of R runs, (R, k); constraint rows are present only if some run has a price."""
     k_f, priced = rates.shape[1], rows.shape[1] > rates.shape[1]
+    if rows.shape[1] == k_f == 2 and rates.all():
+        return on_segment(rows @ gramian @ rows.transpose(0, 2, 1), linear, rates)
     if len(rows) >= MANY_RUNS:
         tensors = [torch.from_numpy(np.ascontiguousarray(array)) for array in (rows, gramian, linear, rates)]
         total, bound = torch.ones(len(rows), dtype=torch.float64), torch.from_numpy(price)

@@ -75,7 +75,7 @@ def finish(ax: Axes, extra: Sequence[tuple[Any, str]] = ()) -> None:
     handles, labels = ax.get_legend_handles_labels()
     handles, labels = [*handles, *(handle for handle, _ in extra)], [*labels, *(label for _, label in extra)]
     if handles:
-        place = (1.03, 1.0) if ax.name != "3d" else (1.0, 0.9)
+        place = (1.03, 1.0) if ax.name != "3d" else (1.04, 0.9)
         ax.legend(
             handles,
             labels,

@@ -142,11 +142,13 @@ class Program:
         return max(float(_most(np.minimum(slack / scale, gap))), outside)
 
     def feasible(self, lam: Array) -> Array:
-        """``lam`` clipped to its bounds, the order's part rescaled to its sum."""
+        """``lam`` clipped to its bounds, the order's part rescaled to its sum, rows that do nothing at 0."""
         clipped = np.minimum(np.maximum(lam, self.lower), self.upper)
         reached = float(self.a @ clipped)
         if reached > 0:
             clipped[: len(self.simplex)] /= reached
+        if not self.lengths.all():  # padding: rows of zeros
+            clipped[(self.lengths == 0) & (self.a == 0) & (self.unmet == 0)] = 0.0
         return np.asarray(clipped)
 
 

@@ -1,4 +1,4 @@
-"""Random subprograms that solvers fail on: gradients from 1e-6 to 1e6, duplicates, too few of them, or none."""
+"""Random subprograms that solvers fail on: gradients from 1e-6 to 1e6, duplicates, too few, or none."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _degrade(rng: np.random.Generator, J: Array) -> Array:
 
 
 def _contradict(rng: np.random.Generator, J: Array) -> tuple[Array, Array, Array, Array, Array]:
-    """Gradients, inequalities and their wanted ``c_g G``, equalities and their ``c_h H``, not to be met at once."""
+    """Gradients, inequalities with ``c_g G`` and equalities with ``c_h H``, not to be met at once."""
     J, m = J.copy(), len(J)
     none, nothing = np.zeros((0, m)), np.zeros(0)
     ratio = 10 ** rng.uniform(-1, 1)

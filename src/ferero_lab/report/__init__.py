@@ -1,0 +1,21 @@
+"""What a run leaves behind: one folder with its configuration, its figures as data, pictures and a page."""
+
+from __future__ import annotations
+
+from ferero_lab.report.answer import Answer
+from ferero_lab.report.data import configuration, to_json
+from ferero_lab.report.folder import check_folder, write_file, write_folder
+from ferero_lab.report.page import Page
+from ferero_lab.report.picture import Picture, draw
+
+__all__ = [
+    "Answer",
+    "Page",
+    "Picture",
+    "check_folder",
+    "configuration",
+    "draw",
+    "to_json",
+    "write_file",
+    "write_folder",
+]
