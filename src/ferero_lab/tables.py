@@ -39,9 +39,14 @@ def answer_table(answers: Sequence[Answer], title: str) -> Table:
     table = new_table(title)
     for name in header:
         is_words = name in {"preference", "status"}
-        table.add_column(name, justify="left" if is_words else "right", no_wrap=name != "preference")
+        table.add_column(name, justify="left" if is_words else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*(status_text(cell) if name == "status" else Text(cell) for name, cell in zip(header, row, strict=True)))
+        table.add_row(
+            *(
+                status_text(cell) if name == "status" else Text(cell)
+                for name, cell in zip(header, row, strict=True)
+            )
+        )
     return table
 
 

@@ -21,8 +21,8 @@ def test_tensors_stay_as_they_are_and_the_rest_become_tensors():
     [
         ({"losses": 1.0}, r"losses: expected shape \(\.\.\., m\)"),
         ({"losses": []}, r"losses: expected shape"),
-        ({"losses": [1.0, 2.0], "gramian": np.eye(3)}, r"gramian: expected shape \(\.\.\., 2, 2\) for 2 losses, found \(3, 3\)"),
-        ({"losses": [1.0, 2.0], "slopes": [1.0]}, r"slopes: expected shape \(\.\.\., 2\) for 2 losses, found \(1,\)"),
+        ({"losses": [1.0, 2.0], "gramian": np.eye(3)}, r"gramian: .* for 2 losses, found \(3, 3\)"),
+        ({"losses": [1.0, 2.0], "slopes": [1.0]}, r"slopes: .* for 2 losses, found \(1,\)"),
         ({"losses": torch.ones(2, dtype=torch.complex64)}, r"losses: expected real numbers"),
     ],
 )  # fmt: skip

@@ -25,7 +25,7 @@ SHAPES = [
 
 
 def draw(rng, m, m_g, m_h, count=12):
-    """A stack of preferences with losses (P, m) and gramians (P, m, m), gradients and violations of one size."""
+    """A stack of P preferences with losses (P, m) and gramians (P, m, m), all of about one size."""
     J = rng.standard_normal((count, m, 3 * m))
     F = rng.uniform(0.1, 2.0, (count, m))
     preferences = [

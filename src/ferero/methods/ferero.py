@@ -44,7 +44,7 @@ class Ferero:
         >>> observation = Observation(losses=[2.0, 1.0], gramian=[[1.0, 0.0], [0.0, 1.0]])
         >>> decision, state = method.update(preference, observation, method.init(preference))
         >>> [round(x, 6) for x in decision.weights.tolist()]
-        [1.0, 0.0]
+        [2.0, 1.0]
     """
 
     requires: ClassVar[frozenset[str]] = frozenset({"losses", "gramian"})

@@ -202,9 +202,12 @@ class _NumpyEvaluator:
         return self._differences()[None]
 
     def _differences(self) -> Array:
-        """``(f(x + h e_j) - f(x - h e_j)) / 2h`` with h the cube root of the precision times the coordinate's size."""
-        x = self._point
-        typical = np.maximum(np.abs(x), np.abs(x).mean() or 1.0)
+        """``(f(x + h e_j) - f(x - h e_j)) / 2h`` with h the cube root of the precision times the coordinate's size.
+
+        The start's size counts too, or a solution at zero would be approached with ever smaller differences.
+        """
+        x, start = self._point, np.abs(np.asarray(self._like, dtype=np.float64).reshape(-1))
+        typical = np.maximum(np.maximum(np.abs(x), start), max(float(np.abs(x).mean()), float(start.mean())) or 1.0)
         widths = np.cbrt(EPSILON) * typical
         columns = []
         for j, h in enumerate(widths):

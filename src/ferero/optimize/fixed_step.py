@@ -74,13 +74,21 @@ def iterate(
         decision, state = method.update(preference, observation, state)
         weights = decision.weights.double().numpy()
         direction = -weights @ jacobian
-        violation = float(preference.violation(losses - lower).numpy().max(initial=0.0))
+        violation = _relative_violation(preference, losses - lower)
         length = step * float(np.linalg.norm(direction))
         taken = _Step((x, losses, jacobian), weights, -gramian @ weights, violation, length)
         x = x + step * direction
         iteration += 1
     calls = iteration + 1
     return Outcome(status, x, losses, jacobian, sizes, iteration, calls * (1 + evaluator.gradient_cost), calls)
+
+
+def _relative_violation(preference: Preference, losses: Array) -> float:
+    """The largest violation, each relative to ``|B||F| + |b|``."""
+    rows = torch.cat([preference.B_g, preference.B_h]).numpy()
+    size = np.abs(rows) @ np.abs(losses) + np.abs(torch.cat([preference.b_g, preference.b_h]).numpy())
+    relative = preference.violation(losses).numpy() / np.where(size > 0, size, 1.0)
+    return float(relative.max(initial=0.0))
 
 
 class _Step(NamedTuple):

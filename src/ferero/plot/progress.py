@@ -22,6 +22,9 @@ __all__ = ["plot_history"]
 def plot_history(result: Result, ax: Axes | Sequence[Axes] | None = None) -> tuple[Axes, ...]:
     """Draws the losses over the steps, and the largest violation on a logarithmic axis below them.
 
+    Losses that span more than three powers of ten get a logarithmic axis too. Gaps in the violation are steps
+    at which there was none.
+
     Args:
         result: a run of `ferero.minimize`.
         ax: axes for the losses, or two of them for losses and violation; None makes a figure. Without
@@ -62,6 +65,8 @@ def _draw_losses(ax: Axes, result: Result) -> None:
     for name, series, color in zip(names, values.T, page_of(ax).colors(len(names)), strict=True):
         ax.plot(series, color=color, linewidth=LINE, marker=marker, markersize=2.5, label=name)
     ax.set_ylabel("loss" if len(names) == 1 else "losses")
+    if (values > 0).all() and values.max() > 1e3 * values.min():
+        ax.set_yscale("log")
 
 
 def _draw_violation(ax: Axes, violation: Array) -> None:

@@ -105,50 +105,68 @@ def _better(first: Answer, second: Answer) -> Answer:
 def _closed_form(program: Program) -> Array | None:
     """Multipliers of the simple cases: a row at rest, or few enough rows to write the minimum down."""
     k, k_f = len(program.linear), len(program.simplex)
-    if not program.lengths[:k_f].all():
+    if not program.lengths.all():
         resting = (program.lengths[:k_f] == 0) & (program.simplex > 0) & (program.linear[:k_f] == 0)
         if resting.any() and not program.unmet.any():
             lam = np.zeros(k)
             lam[resting.argmax()] = 1.0 / program.a[resting.argmax()]
             return lam
-    is_small = 1 <= k_f <= 2 and k - k_f == program.equalities <= 1
-    return (
-        _on_segment(program) if is_small and program.lengths[k_f:].all() and program.simplex.all() else None
-    )
+        return None
+    is_small = 1 <= k_f <= 2 and program.equalities <= 1 and k - k_f <= 3
+    return _few_rows(program) if is_small and program.simplex.all() else None
 
 
-def _on_segment(program: Program) -> Array:
-    """At most two rows of the order and one equality: a parabola's lowest point between two corners.
+def _few_rows(program: Program) -> Array | None:
+    """At most two rows of the order with at most one active constraint, tried in turn; None if more are.
 
-    The equality's multiplier ``(q_h - Q_hf.lam_f) / Q_hh`` is put into the objective first. If it comes out
-    beyond its bound it belongs there, by convexity. Plain numbers: arrays cost more than the arithmetic.
+    Plain numbers: for so few of them arrays cost more than the arithmetic.
     """
-    last, has_equality = len(program.simplex) - 1, program.equalities == 1
-    Q, q = program.quadratic.tolist(), program.linear.tolist()
-    ends = program.total / float(program.simplex[0]), program.total / float(program.simplex[last])
+    k, k_f = len(program.linear), len(program.simplex)
+    Q, q, a = program.quadratic.tolist(), program.linear.tolist(), program.simplex.tolist()
+    ends = program.total / a[0], program.total / a[-1]
+    inequalities = range(k_f, k - program.equalities)
+    for active in [k - 1] if program.equalities else [None, *inequalities]:
+        lam = _on_segment(Q, q, ends, k_f - 1, active, program.bound)
+        others = [i for i in inequalities if i != active]
+        is_met = all(q[i] <= sum(x * y for x, y in zip(Q[i], lam, strict=True)) for i in others)
+        if is_met and (active not in inequalities or lam[active] >= 0):
+            return np.array(lam)
+    return None
+
+
+def _on_segment(
+    Q: list[list[float]],
+    q: list[float],
+    ends: tuple[float, float],
+    last: int,
+    active: int | None,
+    bound: float,
+) -> list[float]:
+    """A parabola's lowest point between the corners of rows 0 and ``last``, with one active row or none.
+
+    The active row's multiplier ``(q_h - Q_hf.lam_f) / Q_hh`` is put into the objective first. If it comes out
+    beyond its bound it belongs there, by convexity.
+    """
     shape = ends[0] * ends[0] * Q[0][0], ends[0] * ends[1] * Q[0][last], ends[1] * ends[1] * Q[last][last]
     gain = ends[0] * q[0] - ends[1] * q[last]
-    lam_h = 0.0
-    if has_equality:
-        stiffness, aim = Q[-1][-1], q[-1] / Q[-1][-1]
-        pull, other = ends[0] * Q[0][-1], ends[1] * Q[last][-1]
+    lam = [0.0] * len(q)
+    if active is None:
+        share = _lowest(*shape, gain)
+    else:
+        stiffness, aim = Q[active][active], q[active] / Q[active][active]
+        pull, other = ends[0] * Q[0][active], ends[1] * Q[last][active]
         share = _lowest(
             shape[0] - pull * pull / stiffness,
             shape[1] - pull * other / stiffness,
             shape[2] - other * other / stiffness,
             gain - (pull - other) * aim,
         )
-        lam_h = aim - (share * pull + (1.0 - share) * other) / stiffness
-        if abs(lam_h) > program.bound:
-            lam_h = math.copysign(program.bound, lam_h)
-            share = _lowest(*shape, gain - (pull - other) * lam_h)
-    else:
-        share = _lowest(*shape, gain)
-    lam = np.zeros(len(q))
-    lam[0] = share * ends[0]
+        lam[active] = aim - (share * pull + (1.0 - share) * other) / stiffness
+        if abs(lam[active]) > bound:
+            lam[active] = math.copysign(bound, lam[active])
+            share = _lowest(*shape, gain - (pull - other) * lam[active])
+    lam[0] += share * ends[0]
     lam[last] += (1.0 - share) * ends[1]
-    if has_equality:
-        lam[-1] = lam_h
     return lam
 
 

@@ -90,7 +90,7 @@ def solve_subprogram(
         >>> preference = Preference.ray([1.0, 1.0])
         >>> s = solve_subprogram(preference, [1.0, 1.0], [[1.0, 0.0], [0.0, 1.0]])
         >>> [round(x, 6) for x in s.slopes.tolist()], s.status
-        ([-0.5, -0.5], 'optimal')
+        ([-1.0, -1.0], 'optimal')
     """
     _check_options(c_g, c_h, solver, bound)
     F, K = _read(preference, losses, gramian)

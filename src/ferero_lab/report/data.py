@@ -1,4 +1,4 @@
-"""Plain data on disk: JSON that every reader takes, and the configuration of a run without traces of the machine."""
+"""Plain data on disk: JSON that every reader takes, and a configuration without traces of the machine."""
 
 from __future__ import annotations
 

@@ -33,15 +33,16 @@ def check_folder(path: Path, names: Iterable[str]) -> None:
     others = sorted({item.name for item in path.iterdir()} - set(names))
     if others:
         raise InputError(
-            f"--out: expected a new folder or an earlier report, found {path} with {others[0]!r} in it; choose "
-            "another place."
+            f"--out: expected a new folder or an earlier report, found {path} with {others[0]!r} in it; "
+            "choose another place."
         )
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
     """Puts a folder with these files in place of what `check_folder` allows there.
 
-    Everything is written to a hidden folder beside it first, so that an interrupted run leaves what was there before.
+    Everything is written to a hidden folder beside it first, so that an interrupted run leaves what was there
+    before.
 
     Args:
         path: the folder.

@@ -15,7 +15,8 @@ _STYLE = """
   --good: #00704f; --fair: #9a4a00; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e8e8e8; --soft: #a0a6ad;
   --line: #33383d; --good: #4cc9a0; --fair: #f0b060; --bad: #ff8a80; } }
-body { background: var(--paper); color: var(--ink); margin: 0 auto; max-width: 54rem; padding: 2.5rem 1.25rem 4rem;
+body { background: var(--paper); color: var(--ink); margin: 0 auto; max-width: 54rem;
+  padding: 2.5rem 1.25rem 4rem;
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
 h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .6rem; }
 h2 { font-size: 1.15rem; margin: 2.4rem 0 .5rem; }
@@ -66,14 +67,16 @@ class Page:
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "\n".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
         self._parts.append(
-            f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+            f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n'
+            f"<tbody>\n{body}\n</tbody></table></div>"
         )
 
     def picture(self, picture: Picture, caption: str) -> None:
         """Adds a picture in its light and its dark form; the caption is also what a screen reader says."""
         words = escape(caption)
         self._parts.append(
-            f'<figure><picture><source media="(prefers-color-scheme: dark)" srcset="{_embed(picture.dark)}">\n'
+            '<figure><picture><source media="(prefers-color-scheme: dark)" '
+            f'srcset="{_embed(picture.dark)}">\n'
             f'<img width="{picture.width}" alt="{words}" src="{_embed(picture.png)}"></picture>\n'
             f"<figcaption>{words}</figcaption></figure>"
         )

@@ -48,7 +48,11 @@ def draw(make: Callable[[], Figure]) -> Picture:
         with theme(dark=is_dark), pyplot.rc_context({"svg.hashsalt": "ferero"}):
             figure = make()
             try:
-                forms[is_dark] = (_save(figure, "png"), _save(figure, "svg"), round(96 * figure.get_figwidth()))
+                forms[is_dark] = (
+                    _save(figure, "png"),
+                    _save(figure, "svg"),
+                    round(96 * figure.get_figwidth()),
+                )
             finally:
                 pyplot.close(figure)
     return Picture(png=forms[False][0], dark=forms[True][0], svg=forms[False][1], width=forms[False][2])

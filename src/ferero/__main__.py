@@ -1,0 +1,26 @@
+"""The command line's door: `ferero` and `python -m ferero`. The lab behind it is optional."""
+
+from __future__ import annotations
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Runs the lab's command line, or names the extra that brings it."""
+    try:
+        from ferero_lab.cli import main as run
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in {"ferero_lab", "typer", "click", "rich"}:
+            raise
+        print(
+            f'ferero: the command line needs {error.name}, which is missing; run pip install "ferero[lab]".',
+            file=sys.stderr,
+        )
+        raise SystemExit(1) from None
+    raise SystemExit(run())
+
+
+if __name__ == "__main__":
+    main()

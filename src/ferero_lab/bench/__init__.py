@@ -1,0 +1,1 @@
+"""Benchmarks: each bar of the project as a number that a command measures."""

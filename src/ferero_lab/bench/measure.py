@@ -1,0 +1,82 @@
+"""One row of a benchmark: what was measured, what it should reach, and on which machine."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Row", "environment", "rows_to_json", "seconds", "summary"]
+
+PACKAGES = ("torch", "numpy", "scipy", "piqp", "clarabel", "moocore")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measured figure.
+
+    Attributes:
+        group: what it belongs to.
+        measure: what was measured.
+        value: what came out.
+        bar: what it should reach, None for information only.
+        higher_is_better: the direction of the bar.
+        note: how, in a few words.
+    """
+
+    group: str
+    measure: str
+    value: float
+    bar: float | None = None
+    higher_is_better: bool = False
+    note: str = ""
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the bar is reached; None without one."""
+        if self.bar is None:
+            return None
+        return self.value >= self.bar if self.higher_is_better else self.value <= self.bar
+
+
+def rows_to_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """The rows as plain data, with their verdicts."""
+    return [asdict(row) | {"passed": row.passed} for row in rows]
+
+
+def environment() -> dict[str, Any]:
+    """Versions and the kind of machine; no names of machines."""
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "packages": {name: version(name) for name in PACKAGES},
+        "ferero": version("ferero"),
+    }
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.machine()
+
+
+def seconds(call: Callable[[], object]) -> float:
+    """How long one call takes."""
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def summary(values: Sequence[float]) -> str:
+    """Median, 90 % and largest, for a note."""
+    return f"90 % within {np.percentile(values, 90):.4g}, at most {max(values):.4g}"

@@ -1,0 +1,150 @@
+"""The exact solver: golden answers, thousands of badly scaled instances, and its price over one bare piqp call."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+import piqp
+import torch
+
+from ferero.preference import Preference
+from ferero.subprogram import Program, Solution, simplex_of, solve_exact, solve_subprogram
+from ferero_lab.bench.measure import Row, seconds
+from ferero_lab.bench.residual import long_residual
+from ferero_lab.problems.subprograms import SubprogramInstance, random_instance
+
+__all__ = ["bench_subprograms", "golden_subprograms", "solve_golden"]
+
+GROUP = "subprogram"
+LOSSES = (2, 3, 6, 20, 40)
+
+
+def golden_subprograms() -> list[dict[str, Any]]:
+    """Random subprograms with their unique slopes, c and psi, from a conic solver confirmed by a dual one."""
+    packed = files("ferero_lab.bench").joinpath("golden_subprograms.json.gz").read_bytes()
+    instances: list[dict[str, Any]] = json.loads(gzip.decompress(packed))
+    return instances
+
+
+def solve_golden(instance: dict[str, Any], **options: Any) -> Solution:
+    """One golden subprogram, solved."""
+    m = len(instance["losses"])
+    matrices = {
+        name: torch.tensor(instance[name], dtype=torch.float64).reshape((-1, m) if name[0] in "AB" else (-1,))
+        for name in ("A", "B_g", "b_g", "B_h", "b_h")
+    }
+    gramian = torch.tensor(instance["gramian"], dtype=torch.float64).reshape(m, m)
+    options = {key: instance[key] for key in ("c_g", "c_h", "domain")} | options
+    return solve_subprogram(Preference.from_matrices(**matrices), instance["losses"], gramian, **options)
+
+
+def bench_subprograms(quick: bool, tick: Callable[[], None]) -> list[Row]:
+    """All rows about the subprogram."""
+    rng = np.random.default_rng(2024)
+    consistent, inconsistent = (300, 60) if quick else (3000, 300)
+    errors = []
+    for golden in golden_subprograms():
+        slopes = np.asarray(golden["slopes"])
+        errors.append(
+            float(np.linalg.norm(solve_golden(golden).slopes.numpy() - slopes) / np.linalg.norm(slopes))
+        )
+        tick()
+    rows = [
+        Row(GROUP, "golden: worst relative slope error", max(errors), 1e-7, note=f"{len(errors)} instances")
+    ]
+    residuals, solvers = [], []
+    for _ in range(consistent):
+        instance = random_instance(rng)
+        solution = _solve(instance)
+        residuals.append(long_residual(instance, solution) if solution.status == "optimal" else np.inf)
+        solvers.append(_program_solver(instance))
+        tick()
+    failed = int((np.array(residuals) > 1e-6).sum())
+    counts = ", ".join(f"{name} {solvers.count(name)}" for name in sorted(set(solvers)))
+    rows.append(
+        Row(GROUP, f"{consistent} consistent: residual > 1e-6", failed, 0, note=f"worst {max(residuals):.1e}")
+    )
+    rows.append(Row(GROUP, "of these solved by clarabel", solvers.count("clarabel"), note=counts))
+    missed, elastic = 0, []
+    for _ in range(inconsistent):
+        instance = random_instance(rng, consistent=False)
+        missed += _solve(instance).status != "unbounded"
+        elastic.append(long_residual(instance, _solve(instance, bound=10.0), bound=10.0))
+        tick()
+    rows.append(Row(GROUP, f"{inconsistent} inconsistent: not called unbounded", missed, 0))
+    over = int((np.array(elastic) > 1e-6).sum())
+    rows.append(
+        Row(GROUP, "the same with bound=10: residual > 1e-6", over, 0, note=f"worst {max(elastic):.1e}")
+    )
+    return rows + _timings(rng, 40 if quick else 300, tick)
+
+
+def _solve(instance: SubprogramInstance, **options: Any) -> Solution:
+    options = {"c_g": instance.c_g, "c_h": instance.c_h, "domain": instance.domain} | options
+    return solve_subprogram(instance.preference, instance.losses, instance.gramian, **options)
+
+
+def _program(instance: SubprogramInstance) -> Program:
+    p = instance.preference
+    A, B_g, B_h = p.A.numpy(), p.B_g.numpy(), p.B_h.numpy()
+    G, H = B_g @ instance.losses + p.b_g.numpy(), B_h @ instance.losses + p.b_h.numpy()
+    a, b = simplex_of(A @ instance.losses, A, instance.domain)
+    linear = np.concatenate([np.zeros(len(A)), instance.c_g * G, instance.c_h * H])
+    return Program(np.concatenate([A, B_g, B_h]), instance.gramian, linear, a, float(b), len(B_h))
+
+
+def _program_solver(instance: SubprogramInstance) -> str:
+    return solve_exact(_program(instance)).solver
+
+
+def _timings(rng: np.random.Generator, count: int, tick: Callable[[], None]) -> list[Row]:
+    """Median times of `solve_subprogram` and of one bare piqp call on the same dual, interleaved, per m."""
+    times: dict[int, list[tuple[float, float]]] = {m: [] for m in LOSSES}
+    fallbacks: list[float] = []
+    while min(len(pairs) for pairs in times.values()) < count // len(LOSSES):
+        instance = random_instance(rng)
+        m = len(instance.losses)
+        if len(times[m]) >= count // len(LOSSES):
+            continue
+        program = _program(instance)
+        solver = solve_exact(program).solver
+        p, F, K = instance.preference, torch.from_numpy(instance.losses), torch.from_numpy(instance.gramian)
+        options = {"c_g": instance.c_g, "c_h": instance.c_h, "domain": instance.domain}
+        pair = (
+            seconds(lambda p=p, F=F, K=K, options=options: solve_subprogram(p, F, K, **options)),  # type: ignore[misc]
+            seconds(lambda program=program: _bare_piqp(program)),  # type: ignore[misc]
+        )
+        if solver == "clarabel":
+            fallbacks.append(pair[0])
+        else:
+            times[m].append(pair)
+        tick()
+    rows = []
+    for m, pairs in times.items():
+        ours, bare = (1e6 * float(np.median(column)) for column in zip(*pairs, strict=True))
+        note = f"{ours:.0f} us against {bare:.0f} us"
+        rows.append(
+            Row(GROUP, f"m = {m}: median time over (3 piqp + 60 us)", ours / (3 * bare + 60), 1.0, note=note)
+        )
+    if fallbacks:
+        rows.append(Row(GROUP, "fallbacks to clarabel: median ms", 1e3 * float(np.median(fallbacks))))
+    return rows
+
+
+def _bare_piqp(program: Program) -> None:
+    solver = piqp.DenseSolver()
+    solver.settings.eps_abs = solver.settings.eps_rel = 1e-12
+    solver.setup(
+        np.asfortranarray(program.quadratic),
+        -program.linear,
+        np.asfortranarray(program.a[None]),
+        np.ones(1),
+        x_l=program.lower,
+        x_u=program.upper,
+    )
+    solver.solve()
