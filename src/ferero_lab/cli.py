@@ -163,10 +163,10 @@ def show_list(json: JsonOption = False) -> None:
         )
         return
     table = new_table("Problems")
-    for name in ("name", "losses", "parameters", "starts", "what it is"):
+    for name in ("name", "losses", "parameters", "what it is"):
         table.add_column(name, justify="right" if name in {"losses", "parameters"} else "left")
     for p in known:
-        table.add_row(p.name, str(p.m), str(p.n), ", ".join(p.start_kinds), p.summary)
+        table.add_row(p.name, str(p.m), str(p.n), p.summary)
     _console(json).print(table)
 
 

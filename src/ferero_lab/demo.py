@@ -25,7 +25,7 @@ FILES = ("config.json", "results.json", "front.png", "front.svg", "wishes.png", 
 
 _RAYS, _SEED = 10, 0
 _BOUND = "f1 <= 0.3"
-_TOO_MUCH = "f1 <= 0.3; f2 <= 0.3"
+_TOO_MUCH = "f1 <= 0.5; f2 <= 0.5"
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,8 @@ class Demo:
         page.text(f"Found ({self.bound.result.status}): {self.bound.result.message}")
         page.table(*answer_rows([self.bound]))
         page.picture(
-            history, "The losses at each step of this run and, below, by how much the bound is violated."
+            history,
+            "The losses at each step and, below, how far beyond the bound they are (not at all in the gap).",
         )
         page.heading("A wish that cannot be had")
         page.text("Asked:")
@@ -117,7 +118,7 @@ class Demo:
         page.table(*answer_rows([self.too_much]))
         page.picture(
             wishes,
-            "Both wishes, shaded, and what was found: the darker corner has no attainable losses in it.",
+            "Both wishes, shaded in the colour of what was found for them; no losses reach the square.",
         )
         versions = ", ".join(f"{name} {version}" for name, version in self.config()["versions"].items())
         page.footer(f"ferero demo, seed {_SEED}. {versions}.")
@@ -130,11 +131,12 @@ class Demo:
 
     def _draw_wishes(self) -> Figure:
         from ferero.plot import plot_front, plot_region
+        from ferero.plot.style import page_of
 
         wishes = Front.from_results([self.bound.result, self.too_much.result])
         ax = plot_front(wishes, truth=self.problem.front(400))
-        for wish in wishes.preferences:
-            plot_region(wish, ax, label="")
+        for wish, color in zip(wishes.preferences, page_of(ax).colors(len(wishes)), strict=True):
+            plot_region(wish, ax, color=color, label="")
         return _figure(ax)
 
     def _draw_history(self) -> Figure:

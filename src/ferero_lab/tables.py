@@ -12,6 +12,7 @@ from ferero_lab.report import Answer
 
 __all__ = ["answer_rows", "answer_table", "new_table", "status_text"]
 
+_SHORT = {"evaluations": "evals"}  # the table must fit into eighty columns
 _STYLES = {"converged": "green", "unattainable": "yellow"}
 
 
@@ -39,7 +40,8 @@ def answer_table(answers: Sequence[Answer], title: str) -> Table:
     table = new_table(title)
     for name in header:
         is_words = name in {"preference", "status"}
-        table.add_column(name, justify="left" if is_words else "right", no_wrap=True)
+        words = _SHORT.get(name, name)
+        table.add_column(words, justify="left" if is_words else "right", no_wrap=name != "preference")
     for row in rows:
         table.add_row(
             *(
@@ -52,7 +54,8 @@ def answer_table(answers: Sequence[Answer], title: str) -> Table:
 
 def new_table(title: str | None = None) -> Table:
     """An empty table in the lab's style."""
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    look = {"title_justify": "left", "title_style": "bold", "box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
+    return Table(title=title, pad_edge=False, **look)  # type: ignore[arg-type]
 
 
 def status_text(status: str) -> Text:

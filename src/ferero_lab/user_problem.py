@@ -10,6 +10,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from ferero.errors import FereroError, InputError
 
 __all__ = ["UserCodeError", "is_numpy", "load_function"]
@@ -76,12 +78,18 @@ def _guarded(function: Callable[[Any], Any], path: Path) -> Callable[[Any], Any]
         try:
             return function(theta)
         except Exception as error:
-            raise _sentence(error, path) from error
+            raise _sentence(error, path, _numpy_hint(theta, path)) from error
 
     return call
 
 
-def _sentence(error: Exception, path: Path) -> UserCodeError:
+def _numpy_hint(theta: Any, path: Path) -> str:
+    """Advice for a tensor that went into a file that speaks of numpy."""
+    is_suspect = isinstance(theta, Tensor) and "numpy" in path.read_text(encoding="utf-8", errors="replace")
+    return " If the function is written with numpy, add --numpy." if is_suspect else ""
+
+
+def _sentence(error: Exception, path: Path, hint: str = "") -> UserCodeError:
     """The error with the last line of the user's file that it went through."""
     if isinstance(error, SyntaxError):
         line = error.lineno
@@ -89,7 +97,4 @@ def _sentence(error: Exception, path: Path) -> UserCodeError:
         frames = traceback.extract_tb(error.__traceback__)
         line = next((f.lineno for f in reversed(frames) if Path(f.filename).name == path.name), None)
     where = path.name if line is None else f"{path.name}, line {line}"
-    hint = ""
-    if "Can't call numpy() on Tensor" in str(error) or "__array_function__" in str(error):
-        hint = " If the function is written with numpy, add --numpy."
-    return UserCodeError(f"{where}: {type(error).__name__}: {error}{hint}")
+    return UserCodeError(f"{where}: {type(error).__name__}: {str(error).rstrip('.')}.{hint}")

@@ -68,6 +68,7 @@ class Runs:
         bend: what a rejected step showed of the losses beyond first order, (P, m); zero unless ``correcting``.
         retreat: the radius to go back to if the correction fails, (P,).
         rejections: in a row; iterations: accepted steps; evaluations: (P,).
+        raised_at: the iteration of the last rise of the price, (P,).
         order_values, constraint_values, violation, value: of the merit here, after `measure`.
         noise: differences of the merit that mean nothing, (P,).
     """
@@ -85,6 +86,7 @@ class Runs:
         self.retreat = np.zeros(P)
         self.rejections = np.zeros(P, dtype=np.int64)
         self.iterations = np.zeros(P, dtype=np.int64)
+        self.raised_at = np.full(P, -1)
         self.evaluations = np.full(P, 1 + evaluator.gradient_cost)
 
     def __len__(self) -> int:

@@ -16,7 +16,8 @@ from ferero.subprogram.program import EPSILON, Array
 
 __all__ = ["IsOptimal", "Measures", "drop_held_rows", "judge", "measure", "raise_prices"]
 
-NEARLY_STATIONARY = 0.01  # relative stationarity at which an unmet constraint raises its price
+NEARLY_STATIONARY = 1e-3  # relative stationarity at which an unmet constraint raises its price
+WITHOUT_PRICE = 1e-4  # the same for a line that has none yet
 PRICE_GROWTH = 10.0
 HIGHEST_PRICE = 1e8
 STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which it cannot be reduced
@@ -101,13 +102,16 @@ def raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float)
     if wanting.any():
         runs.merit.price = np.where(wanting, np.maximum(PRICE_GROWTH * runs.merit.price, 1.0), runs.merit.price)
         runs.rejections = np.where(wanting, 0, runs.rejections)
+        runs.raised_at = np.where(wanting, runs.iterations, runs.raised_at)
     return wanting
 
 
 def _wants_a_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
-    """Nearly stationary with a violation that the step would not mend."""
+    """Nearly stationary, at a point the present price has led to, with a violation that the step would not mend."""
     unmended = (measures.feasibility > tol) & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
-    return np.asarray(unmended & (measures.balance <= NEARLY_STATIONARY) & ~runs.correcting)
+    threshold = np.where(runs.merit.price > 0, NEARLY_STATIONARY, WITHOUT_PRICE)
+    has_moved = runs.iterations > runs.raised_at
+    return np.asarray(unmended & (measures.balance <= threshold) & has_moved & ~runs.correcting)
 
 
 def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:

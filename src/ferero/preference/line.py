@@ -43,7 +43,9 @@ class Line:
     @property
     def notes(self) -> tuple[str, ...]:
         """A sentence where no non-negative losses (but zero) lie on the line."""
-        if self.through is None and bool((self.direction < 0).any()):
+        if self.through is None and not bool((self.direction < 0).any()):
+            return ()
+        if self.through is None:
             return (
                 f"no non-negative losses other than 0 lie along {vector_text(self.direction)}: it has "
                 f"negative components; give through= the point that the ray should start from",

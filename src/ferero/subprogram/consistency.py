@@ -25,14 +25,14 @@ def is_doubtful(program: Program, lam: Array, residual: float) -> bool:
     """
     if residual > FAILED:
         return True
-    unmet = program.unmet * (program.a == 0)
-    wanted = unmet > 0
-    if not wanted.any():
+    needed = slice(len(program.simplex), None) if program.simplex.all() else program.a == 0
+    unmet, lengths = program.unmet[needed], program.lengths[needed]
+    if not unmet.any():
         return False
-    uncancelled = np.abs(program.rows) @ np.sqrt(np.maximum(program.gramian.diagonal(), 0.0))
+    uncancelled = np.abs(program.rows[needed]) @ np.sqrt(np.maximum(program.gramian.diagonal(), 0.0))
     allowed = max(residual, len(lam) * EPSILON) * program.uncancelled(lam)
-    is_certain = (program.lengths * allowed <= FAILED * unmet) & (program.lengths > FAILED * uncancelled)
-    return bool((wanted & ~is_certain).any())
+    is_certain = (lengths * allowed <= FAILED * unmet) & (lengths > FAILED * uncancelled)
+    return not (is_certain | (unmet == 0)).all()
 
 
 def is_inconsistent(program: Program) -> bool:

@@ -172,8 +172,10 @@ def _on_segment(
 
 def _lowest(first: float, cross: float, second: float, gain: float) -> float:
     """The s in [0, 1] with the lowest ``(first s^2 + 2 cross s t + second t^2) / 2 - gain s``, t = 1 - s."""
-    curvature = first - 2.0 * cross + second
-    return min(max((second - cross + gain) / curvature, 0.0), 1.0) if curvature > 0 else 0.5
+    curvature, slope = first - 2.0 * cross + second, second - cross + gain
+    if curvature <= 0:
+        return 0.5 if slope == 0 else float(slope > 0)
+    return min(max(slope / curvature, 0.0), 1.0)
 
 
 def _typical_length(program: Program) -> float:

@@ -29,7 +29,7 @@ class DTLZ2(Problem):
     """
 
     name = "dtlz2"
-    summary = "DTLZ2, three losses on a sphere"
+    summary = "DTLZ2, spherical front"
     start_kinds = ("uniform",)
 
     m: int = 3
@@ -105,7 +105,7 @@ class ConvexDTLZ2(DTLZ2):
     """
 
     name = "dtlz2-convex"
-    summary = "convex DTLZ2, three losses, flat towards the corners"
+    summary = "convex DTLZ2, flat towards the corners"
 
     def __call__(self, theta: Tensor) -> Tensor:
         """The losses (m,) at theta (n,), with x = (1 + sin theta) / 2."""

@@ -32,7 +32,7 @@ class Exponential(HullProblem):
     """
 
     name = "exponential"
-    summary = "the paper's two losses: concave front, plateaus at (1, 1)"
+    summary = "the paper's: concave front, plateaus"
     start_kinds = EXPONENTIAL_STARTS
 
     q: int = 20
@@ -58,8 +58,10 @@ class Exponential(HullProblem):
     def __call__(self, theta: Tensor) -> Tensor:
         """The losses (2,) at theta (q,)."""
         c = 1 / sqrt(self.q)
-        f1 = -torch.expm1(-(theta - c).square().sum()) * self.scale[0]
-        f2 = -torch.expm1(-(theta + c).square().sum()) * self.scale[1]
+        f1 = (1 - torch.exp(-(theta - c).square().sum())) * self.scale[
+            0
+        ]  # expm1 has no gradient on the plateau
+        f2 = (1 - torch.exp(-(theta + c).square().sum())) * self.scale[1]
         return torch.stack([f1, f2])
 
     @property

@@ -29,7 +29,7 @@ class ExponentialThree(HullProblem):
     """
 
     name = "exponential-three"
-    summary = "its sibling with three losses: the image of a triangle"
+    summary = "its sibling: the image of a triangle"
     start_kinds = EXPONENTIAL_STARTS
 
     q: int = 30
@@ -55,7 +55,7 @@ class ExponentialThree(HullProblem):
     def __call__(self, theta: Tensor) -> Tensor:
         """The losses (3,) at theta (q,)."""
         squares: Tensor = (theta - self.centres.to(theta)).square().sum(dim=1)
-        return torch.expm1(-squares).neg()
+        return 1 - torch.exp(-squares)  # expm1 has no gradient on the plateau
 
     @property
     def ideal(self) -> Tensor:

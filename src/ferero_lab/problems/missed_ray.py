@@ -29,7 +29,7 @@ class MissedRay(Problem):
     """
 
     name = "missed-ray"
-    summary = "an arc from 30 to 60 degrees: its ray, at 15, is unattainable"
+    summary = "an arc that its ray misses: unattainable"
     start_kinds = ("normal",)
 
     n: int = 5

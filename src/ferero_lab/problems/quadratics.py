@@ -30,7 +30,7 @@ class ConvexQuadratics(HullProblem):
     """
 
     name = "quadratics"
-    summary = "convex quadratics, any number of losses and parameters"
+    summary = "convex quadratics of any size"
     start_kinds = ("normal",)
 
     m: int = 3

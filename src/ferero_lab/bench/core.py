@@ -1,0 +1,73 @@
+"""``ferero bench core``: every bar of the core in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from ferero_lab.bench.measure import environment, rows_to_json
+from ferero_lab.bench.rays import bench_rays
+from ferero_lab.bench.rivals import bench_rivals
+from ferero_lab.bench.subprograms import bench_subprograms
+
+__all__ = ["run", "show"]
+
+
+def run(quick: bool, progress: Callable[[str], Callable[[], None]]) -> dict[str, Any]:
+    """Measure everything.
+
+    Args:
+        quick: a tenth of the instances.
+        progress: ``progress(title)`` gives a function to call after each piece of work.
+
+    Returns:
+        Plain data: rows, the performance profile, environment and date.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        rows = [
+            *bench_subprograms(quick, progress("subprograms")),
+            *bench_rays(quick, progress("rays")),
+        ]
+        rivals, profile = bench_rivals(quick, progress("SciPy on the same problems"))
+    finally:
+        torch.set_num_threads(threads)
+    return {
+        "name": "core",
+        "quick": quick,
+        "date": datetime.now(UTC).date().isoformat(),
+        "environment": environment(),
+        "rows": rows_to_json([*rows, *rivals]),
+        "profile": profile,
+    }
+
+
+def show(result: dict[str, Any], console: Console) -> None:
+    """Print the rows, then the performance profile."""
+    table = Table(title="ferero bench core" + (" --quick" if result["quick"] else ""), title_justify="left")
+    for name, justify in (("", "left"), ("measure", "left"), ("value", "right"), ("bar", "right"), ("", "left"), ("note", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    last = None
+    for row in result["rows"]:
+        mark = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[row["passed"]]
+        sign = ">=" if row["higher_is_better"] else "<="
+        bar = "" if row["bar"] is None else f"{sign} {row['bar']:.4g}"
+        group = row["group"] if row["group"] != last else ""
+        if group and last is not None:
+            table.add_section()
+        table.add_row(group, row["measure"], f"{row['value']:.4g}", bar, mark, row["note"])
+        last = row["group"]
+    console.print(table)
+    profile = result["profile"]
+    shares = Table(title="share of all runs solved within a multiple of the best solver's evaluations", title_justify="left")
+    for name in ("solver", *(f"{multiple:g} x" for multiple in profile["multiples"]), "at all"):
+        shares.add_column(name, justify="left" if name == "solver" else "right")
+    for name, values in profile["shares"].items():
+        shares.add_row(name, *(f"{value:.0%}" for value in values), f"{profile['solved'][name]:.0%}")
+    console.print(shares)

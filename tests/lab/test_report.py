@@ -1,0 +1,117 @@
+"""Folders that are complete or not there, pages that escape, data that parses."""
+
+import json
+import math
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from ferero.errors import InputError
+from ferero_lab.report import Page, Picture, check_folder, configuration, to_json, write_file, write_folder
+
+FILES = {"a.json": b"{}", "b.png": b"png"}
+
+
+def test_a_folder_is_written_and_replaced(tmp_path):
+    place = tmp_path / "deep" / "run"
+    write_folder(place, FILES)
+    write_folder(place, {"a.json": b"[]", "b.png": b"new"})
+    assert {path.name: path.read_bytes() for path in place.iterdir()} == {"a.json": b"[]", "b.png": b"new"}
+    assert list(place.parent.iterdir()) == [place]
+
+
+@pytest.mark.parametrize("had_one", [False, True])
+@pytest.mark.parametrize("where", ["write_bytes", "rename"])
+def test_an_interrupt_leaves_what_was_there(tmp_path, monkeypatch, had_one, where):
+    place = tmp_path / "run"
+    if had_one:
+        write_folder(place, FILES)
+    plain, calls = getattr(Path, where), []
+
+    def interrupted(self, *args):
+        calls.append(self)
+        if len(calls) == 2 or (where == "rename" and not had_one):
+            raise KeyboardInterrupt
+        return plain(self, *args)
+
+    monkeypatch.setattr(Path, where, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(place, {"a.json": b"half", "b.png": b"half"})
+    monkeypatch.undo()
+    if not had_one:
+        assert list(tmp_path.iterdir()) == []
+    else:
+        assert list(tmp_path.iterdir()) == [place]
+        assert {path.name: path.read_bytes() for path in place.iterdir()} == FILES
+
+
+def test_nothing_of_the_users_is_destroyed(tmp_path, monkeypatch):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(
+        InputError, match=r"--out: expected a new folder.*'thesis.tex' in it; choose another place"
+    ):
+        write_folder(tmp_path, FILES)
+    with pytest.raises(InputError, match="--out: expected a folder, found the file"):
+        check_folder(tmp_path / "thesis.tex", FILES)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(InputError, match="where you are; name a new one"):
+        check_folder(Path(), FILES)
+
+
+def test_a_file_is_replaced_at_once(tmp_path, monkeypatch):
+    place = tmp_path / "new" / "bench.json"
+    write_file(place, b"one")
+    write_file(place, b"two")
+    assert place.read_bytes() == b"two"
+
+    def interrupted(self, target):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(place, b"three")
+    assert [path.read_bytes() for path in place.parent.iterdir()] == [b"two"]
+
+
+def test_json_has_no_nan():
+    text = to_json({"a": [math.nan, math.inf, 1.5], "b": (1, None), "c": "é"})
+    assert json.loads(text) == {"a": [None, None, 1.5], "b": [1, None], "c": "é"}
+
+
+def test_configuration_names_versions_and_options():
+    config = configuration("demo", seed=3)
+    assert config["command"] == "demo"
+    assert config["options"] == {"seed": 3}
+    assert {"ferero", "python", "torch", "numpy", "scipy"} == set(config["versions"])
+
+
+class Outline(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.links = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for key, value in attrs if key in {"src", "href", "srcset"}]
+
+
+def test_a_page_escapes_everything_and_asks_the_network_for_nothing():
+    page = Page("<script>1</script>")
+    page.heading("<b>")
+    page.text("f1 <= 0.3 & more")
+    page.verbatim("<i>\nx")
+    page.table(["<u>", "status"], [["<s>", "converged"]])
+    page.picture(Picture(b"1", b"2", b"", 100), '"quoted" <caption>')
+    page.footer("<end>")
+    text = page.render().decode()
+    outline = Outline()
+    outline.feed(text)
+    assert not {"script", "b", "i", "u", "s", "caption", "end"} & set(outline.tags)
+    assert "f1 &lt;= 0.3 &amp; more" in text
+    assert '<td class="converged">' in text
+    assert outline.links == ["data:image/png;base64,Mg==", "data:image/png;base64,MQ=="]
+    assert "http" not in text
+    assert "prefers-color-scheme: dark" in text
