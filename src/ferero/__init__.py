@@ -1,10 +1,10 @@
 """ferero finds the trade-off you ask for.
 
-    import ferero
+import ferero
 
-    f = ferero.objectives("zh", "en")
-    p = ferero.Preference(f, [f.zh - f.en == 0.5])
-    r = ferero.minimize(fun, x0, p)
+f = ferero.objectives("zh", "en")
+p = ferero.Preference(f, [f.zh - f.en == 0.5])
+r = ferero.minimize(fun, x0, p)
 """
 
 from ferero.errors import FereroError

@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -18,7 +19,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.padding import Padding
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 import ferero
@@ -262,18 +263,26 @@ def bench(
         from ferero_lab.report import to_json, write_file
 
         module = _bench_module(name)
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            TextColumn("{task.completed:.0f} done"),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=console, transient=True, disable=json) as bar:
-            task = bar.add_task(name, total=1.0)
-            result = module.run(
-                quick, lambda what, share: bar.update(task, description=what, completed=share)
-            )
+            result = module.run(quick, partial(_next_part, bar))
         if out is not None:
             write_file(out, to_json(result).encode())
     if json:
         _print_json(result)
     else:
         module.show(result, console)
+
+
+def _next_part(bar: Progress, title: str) -> Callable[[], None]:
+    """Begins a line of progress; calling what it returns counts one more piece of work as done."""
+    for task in bar.tasks:
+        bar.stop_task(task.id)
+    return partial(bar.advance, bar.add_task(title, total=None))
 
 
 def _bench_module(name: str) -> Any:

@@ -88,6 +88,12 @@ def test_demo_prints_a_table_that_can_be_read(demo):
     assert result.stderr == ""
 
 
+@pytest.fixture
+def no_pictures(monkeypatch):
+    monkeypatch.setattr("ferero_lab.demo.Demo.files", lambda self: dict.fromkeys(FILES, b"content"))
+
+
+@pytest.mark.usefixtures("no_pictures")
 def test_demo_fits_into_eighty_columns(tmp_path):
     result = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path / "r")], env={"COLUMNS": "80"})
     assert "…" not in result.stdout
@@ -129,6 +135,7 @@ def test_demo_tells_nothing_about_the_machine(demo):
     assert getpass.getuser() not in config
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_demo_in_json_prints_nothing_else(tmp_path):
     result = run("demo", "--json", "--out", tmp_path / "r")
     assert result.exit_code == 0
@@ -145,6 +152,7 @@ def test_demo_refuses_a_folder_with_other_things_before_it_runs(tmp_path, monkey
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("moment", ["run_demo", "write_bytes"])
 def test_an_interrupted_demo_leaves_nothing(tmp_path, monkeypatch, moment):
     def interrupt(*_):
@@ -350,7 +358,9 @@ def fake_bench(monkeypatch):
     module = types.ModuleType("ferero_lab.bench.core")
 
     def measure(quick, progress):
-        progress("half-way", 0.5)
+        for title in ("first", "second"):
+            tick = progress(title)
+            tick()
         return {"quick": quick, "rows": [1.0]}
 
     module.run, module.show = measure, lambda result, console: console.print("shown", result["quick"])

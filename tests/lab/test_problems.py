@@ -150,6 +150,17 @@ def test_start_families_of_the_exponential_problem():
         problem.starts("odd", 1)
 
 
+@pytest.mark.parametrize(
+    "problem", [problems.Exponential(), problems.ExponentialThree()], ids=lambda p: p.name
+)
+def test_gradients_survive_on_the_plateau(problem):
+    theta = problem.starts("normal", 20, generator())
+    slopes = torch.func.vmap(torch.func.jacrev(problem))(theta)
+    squares = (theta[:, None] - problem.centres).square().sum(dim=2)
+    expected = 2 * (theta[:, None] - problem.centres) * torch.exp(-squares)[:, :, None]
+    torch.testing.assert_close(slopes, expected, rtol=1e-9, atol=0)
+
+
 def test_the_exponential_front_is_the_papers():
     problem = problems.Exponential()
     front = problem.front(3)

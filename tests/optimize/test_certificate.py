@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.optimize.exponential import CENTRE, exponential, quadratics
+
 from ferero.optimize import certify
 from ferero.preference import Preference, objectives
-
-from tests.optimize.exponential import CENTRE, exponential, quadratics
 
 
 @pytest.mark.parametrize("along", [-0.7, -0.2, 0.0, 0.5])
@@ -66,10 +66,16 @@ def test_an_objective_that_is_held_proves_nothing() -> None:
 
 
 def test_one_objective_at_its_minimum_passes_without_a_start() -> None:
-    kkt = certify(lambda x: (x - 1).square().sum()[None] + 1, torch.ones(3, dtype=torch.float64), Preference.pareto(1))
+    kkt = certify(
+        lambda x: (x - 1).square().sum()[None] + 1, torch.ones(3, dtype=torch.float64), Preference.pareto(1)
+    )
     assert kkt.worst < 1e-12
 
 
 def test_numpy_functions_are_certified_by_central_differences() -> None:
-    kkt = certify(lambda x: np.array([((x - 1) ** 2).sum(), ((x + 1) ** 2).sum()]), np.zeros(3), Preference.ray([1.0, 1.0]))
+    kkt = certify(
+        lambda x: np.array([((x - 1) ** 2).sum(), ((x + 1) ** 2).sum()]),
+        np.zeros(3),
+        Preference.ray([1.0, 1.0]),
+    )
     assert kkt.worst < 1e-6

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize as scipy_minimize
+from tests.optimize.exponential import CENTRE, distance_to_front, exponential, quadratics, random_rays, starts
+from torch import Tensor
+
 from ferero.errors import InputError, UnsupportedError
 from ferero.fronts import ray_error
 from ferero.geometry import Cone
 from ferero.methods import Ferero, FereroSA
 from ferero.optimize import Progress, Result, certify, minimize, minimize_many
 from ferero.preference import Preference, objectives
-from scipy.optimize import minimize as scipy_minimize
-from torch import Tensor
-
-from tests.optimize.exponential import CENTRE, distance_to_front, exponential, quadratics, random_rays, starts
 
 
 def is_found(result: Result, ray: np.ndarray) -> bool:
@@ -28,7 +28,9 @@ def is_found(result: Result, ray: np.ndarray) -> bool:
 @pytest.mark.parametrize(("kind", "most"), [("normal", 25), ("easy", 10), ("hard", 16)])
 def test_every_ray_is_reached_from_every_kind_of_start(kind: str, most: int) -> None:
     rays = random_rays(40, 1)
-    results = [minimize(exponential, x0, Preference.ray(r)) for x0, r in zip(starts(kind, 40, 2), rays, strict=True)]
+    results = [
+        minimize(exponential, x0, Preference.ray(r)) for x0, r in zip(starts(kind, 40, 2), rays, strict=True)
+    ]
     assert all(is_found(result, ray) for result, ray in zip(results, rays, strict=True))
     assert np.median([result.evaluations for result in results]) <= most
     assert all(result.success for result in results)
@@ -65,7 +67,11 @@ def test_a_constrained_optimum_agrees_with_an_independent_solver() -> None:
 
 
 def test_one_objective_is_ordinary_minimisation() -> None:
-    result = minimize(lambda x: ((x - 2).square().sum() + 1)[None], torch.zeros(4, dtype=torch.float64), Preference.pareto(1))
+    result = minimize(
+        lambda x: ((x - 2).square().sum() + 1)[None],
+        torch.zeros(4, dtype=torch.float64),
+        Preference.pareto(1),
+    )
     assert result.success
     torch.testing.assert_close(result.x, torch.full((4,), 2.0, dtype=torch.float64), atol=1e-5, rtol=0)
 
@@ -73,7 +79,9 @@ def test_one_objective_is_ordinary_minimisation() -> None:
 def test_forty_objectives_along_a_ray() -> None:
     centres = torch.from_numpy(np.random.default_rng(0).standard_normal((40, 45)))
     ray = (centres - centres.mean(dim=0)).square().sum(dim=1)
-    result = minimize(lambda x: (x - centres).square().sum(dim=1), torch.zeros(45, dtype=torch.float64), Preference.ray(ray))
+    result = minimize(
+        lambda x: (x - centres).square().sum(dim=1), torch.zeros(45, dtype=torch.float64), Preference.ray(ray)
+    )
     assert result.success, result.message
     assert float(ray_error(result.losses, ray)) < 1e-3
 
@@ -112,7 +120,9 @@ def test_every_kind_of_preference_is_met_and_stationary(build: object) -> None:
 def test_a_held_objective_does_not_stop_the_others() -> None:
     """c == 0.9 fixes c; a and b must still end on their trade-off, not wherever c was first met."""
     f = objectives("a", "b", "c")
-    result = minimize(quadratics, torch.tensor([2.0, -1.0, 0.5, 1.0, 1.0], dtype=torch.float64), Preference(f, [f.c == 0.9]))
+    result = minimize(
+        quadratics, torch.tensor([2.0, -1.0, 0.5, 1.0, 1.0], dtype=torch.float64), Preference(f, [f.c == 0.9])
+    )
     assert result.success
     torch.testing.assert_close(result.x[3:], torch.zeros(2, dtype=torch.float64), atol=1e-5, rtol=0)
 
@@ -175,7 +185,9 @@ def test_the_fixed_step_replays_algorithm_1() -> None:
     x = starts("easy", 1, 1)[0]
     p, method = Preference.ray([1.0, 1.0]), Ferero()
     seen: list[Tensor] = []
-    minimize(exponential, x, p, method=method, step=0.05, max_iter=2, callback=lambda step: seen.append(step.x))
+    minimize(
+        exponential, x, p, method=method, step=0.05, max_iter=2, callback=lambda step: seen.append(step.x)
+    )
     from ferero.subprogram import solve_subprogram
 
     for found in seen:
@@ -190,7 +202,9 @@ def test_single_loop_runs_with_a_fixed_step_and_refuses_auto() -> None:
     p = Preference.ray([1.0, 1.0])
     with pytest.raises(UnsupportedError, match="FereroSA has no merit.*step=0.05"):
         minimize(exponential, CENTRE, p, method=FereroSA())
-    result = minimize(exponential, starts("easy", 1, 3)[0], p, method=FereroSA(gamma=0.5), step=0.1, max_iter=400)
+    result = minimize(
+        exponential, starts("easy", 1, 3)[0], p, method=FereroSA(gamma=0.5), step=0.1, max_iter=400
+    )
     assert float(ray_error(result.losses, [1.0, 1.0])) < 1.0
 
 
@@ -209,7 +223,9 @@ def test_with_the_papers_setting_the_opened_cone_succeeds_more_often_than_the_or
             method = FereroSA(gamma=0.1, c_h=0.01)
             p = Preference.ray(ray, cone=cone)
             result = minimize(exponential, x0, p, method=method, step=0.6, max_iter=200)
-            near = float(ray_error(result.losses, ray)) < 5.0 and distance_to_front(result.losses.numpy()) < 0.05
+            near = (
+                float(ray_error(result.losses, ray)) < 5.0 and distance_to_front(result.losses.numpy()) < 0.05
+            )
             opened += near and general
             orthant += near and not general
     assert opened > orthant
@@ -222,7 +238,9 @@ def test_the_averaged_kkt_merit_falls_like_one_over_t(method: object, step: floa
     x0 = torch.tensor([2.0, -1.0, 0.5, 1.0, 1.0], dtype=torch.float64)
     result = minimize(quadratics, x0, p, method=method, step=step, max_iter=2000, tol=1e-14)  # type: ignore[arg-type]
     merit = []
-    for losses, weights, length in zip(result.history.losses[:-1], result.history.weights, result.history.length, strict=True):
+    for losses, weights, length in zip(
+        result.history.losses[:-1], result.history.weights, result.history.length, strict=True
+    ):
         del weights
         merit.append((length / step) ** 2 + float(p.violation(losses).square().sum()))
     averaged = np.cumsum(merit) / np.arange(1, len(merit) + 1)
@@ -267,7 +285,9 @@ def test_non_finite_losses_end_the_run_with_the_last_finite_point() -> None:
     result = minimize(lambda x: x.sum() * torch.tensor([float("nan"), 1.0]), start, Preference.pareto(2))
     assert result.status == "non_finite"
     result = minimize(
-        lambda x: torch.stack([x.square().sum() + 1, (x - 1).square().sum() + torch.where(x.sum() > 1.2, torch.nan, 0.0)]),
+        lambda x: torch.stack(
+            [x.square().sum() + 1, (x - 1).square().sum() + torch.where(x.sum() > 1.2, torch.nan, 0.0)]
+        ),
         start,
         Preference.ray([1.5, 1.0]),
     )
@@ -287,7 +307,12 @@ def test_zero_gradients_are_stationary_or_unattainable_never_an_exception() -> N
 def test_tensors_come_back_in_their_own_shape_and_dtype(dtype: torch.dtype) -> None:
     x0 = torch.full((2, 3), 0.5, dtype=dtype)
     kept = x0.clone()
-    result = minimize(lambda x: torch.stack([(x - 1).square().sum(), (x + 1).square().sum()]), x0, Preference.ray([1.0, 1.0]), tol=1e-4)
+    result = minimize(
+        lambda x: torch.stack([(x - 1).square().sum(), (x + 1).square().sum()]),
+        x0,
+        Preference.ray([1.0, 1.0]),
+        tol=1e-4,
+    )
     assert result.success
     assert (result.x.shape, result.x.dtype) == (x0.shape, dtype)
     torch.testing.assert_close(x0, kept)
@@ -345,7 +370,10 @@ def test_the_cone_that_was_used_is_told() -> None:
     opened = minimize(exponential, x0, Preference(f, [f.f1 - f.f2 == 0.0]), max_iter=1).cone
     assert opened.matrix.shape == (2, 2)
     assert not torch.equal(opened.matrix, torch.eye(2, dtype=torch.float64))
-    torch.testing.assert_close(minimize(exponential, x0, Preference.ray([1.0, 1.0]), max_iter=1).cone.matrix, torch.eye(2, dtype=torch.float64))
+    torch.testing.assert_close(
+        minimize(exponential, x0, Preference.ray([1.0, 1.0]), max_iter=1).cone.matrix,
+        torch.eye(2, dtype=torch.float64),
+    )
 
 
 def test_many_at_once_equals_one_by_one() -> None:
@@ -363,7 +391,9 @@ def test_a_function_that_cannot_be_vmapped_is_looped() -> None:
     def stubborn(x: Tensor) -> Tensor:
         return exponential(x) if x.sum().item() < 1e9 else exponential(x)
 
-    results = minimize_many(stubborn, starts("easy", 1, 3)[0], [Preference.ray(ray) for ray in random_rays(5, 33)])
+    results = minimize_many(
+        stubborn, starts("easy", 1, 3)[0], [Preference.ray(ray) for ray in random_rays(5, 33)]
+    )
     assert all(result.success for result in results)
 
 
@@ -387,6 +417,10 @@ def test_a_function_that_cannot_be_vmapped_is_looped() -> None:
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(change: dict[str, object], message: str) -> None:
-    call: dict[str, object] = {"fun": exponential, "x0": CENTRE * 0.5, "preference": Preference.ray([1.0, 1.0])} | change
+    call: dict[str, object] = {
+        "fun": exponential,
+        "x0": CENTRE * 0.5,
+        "preference": Preference.ray([1.0, 1.0]),
+    } | change
     with pytest.raises(InputError, match=message):
         minimize(**call)  # type: ignore[arg-type]

@@ -4,46 +4,13 @@ import numpy as np
 import pytest
 
 from ferero.subprogram import Program, is_inconsistent, simplex_of, solve_exact, solve_subprogram
+from ferero_lab.bench.residual import long_residual
 from ferero_lab.problems.subprograms import random_instance
 
 
 def solve(x, **options):
     options = {"c_g": x.c_g, "c_h": x.c_h, "domain": x.domain} | options
     return solve_subprogram(x.preference, x.losses, x.gramian, **options)
-
-
-def long_residual(x, s, bound=np.inf):
-    """The worst relative violation of the optimality conditions, in long double.
-
-    Primal feasibility and complementary slackness of every row, and the domain of every multiplier.
-    """
-    long = np.longdouble
-    p = x.preference
-    A, B_g, B_h = (matrix.numpy().astype(long) for matrix in (p.A, p.B_g, p.B_h))
-    F, K, lam = x.losses.astype(long), x.gramian.astype(long), s.multipliers.numpy().astype(long)
-    G, H = x.c_g * (B_g @ F + p.b_g.numpy()), x.c_h * (B_h @ F + p.b_h.numpy())
-    S = np.concatenate([A, B_g, B_h])
-    q = np.concatenate([np.zeros(len(A), long), G, H])
-    a = np.zeros(len(S), long)
-    a[: len(A)] = A @ F / (A @ F).sum() if x.domain == "adaptive" else 1.0
-    lengths = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", S, K, S), 0))
-    drop = S @ (K @ (S.T @ lam))
-    c = lam[: len(A)] @ (q - drop)[: len(A)]
-    slack = q - drop - c * a
-    direction = max(np.abs(lam) @ lengths, len(S) * np.finfo(float).eps * _longest(lengths, a))
-    relative = np.abs(slack) / np.where((scale := lengths * direction + np.abs(q)) > 0, scale, 1)
-    terms = direction**2 + np.abs(q) @ np.abs(lam)
-    worst = abs(a @ lam - 1)
-    for i in range(len(S)):
-        low, high = (0, np.inf) if i < len(A) else (0, bound) if i < len(S) - len(B_h) else (-bound, bound)
-        worst = max(worst, (low - lam[i]) / np.abs(lam).max(), (lam[i] - high) / np.abs(lam).max())
-        room = high - lam[i] if slack[i] > 0 else lam[i] - low
-        worst = max(worst, min(relative[i], abs(slack[i]) * min(room, 1e100) / (terms or 1)))
-    return float(worst)
-
-
-def _longest(lengths, a):
-    return max((length / entry for length, entry in zip(lengths, a, strict=True) if entry > 0), default=0)
 
 
 def test_consistent_ones_are_solved():

@@ -48,7 +48,9 @@ class KKT:
         )
 
 
-def certify(fun: Function, x: Point, preference: Preference, *, x0: Point | None = None, jac: Function | None = None) -> KKT:
+def certify(
+    fun: Function, x: Point, preference: Preference, *, x0: Point | None = None, jac: Function | None = None
+) -> KKT:
     """How far ``x`` is from meeting the first-order conditions of the preference, whoever found it.
 
     Stationarity is relative to the largest gradient norm at ``x`` and, where given, at ``x0``. Without an ``x0`` the
@@ -82,7 +84,11 @@ def certify(fun: Function, x: Point, preference: Preference, *, x0: Point | None
 
 
 def kkt_of(
-    preference: Preference, losses: Array, jacobian: Array, gradient_sizes: Array, loss_sizes: Array | None = None
+    preference: Preference,
+    losses: Array,
+    jacobian: Array,
+    gradient_sizes: Array,
+    loss_sizes: Array | None = None,
 ) -> KKT:
     """The certificate from numbers alone.
 
@@ -119,7 +125,9 @@ def kkt_of(
     lam[k_f:] /= size
     return KKT(
         stationarity=float(np.sqrt(combined @ combined)),
-        complementarity=float((lam[k_f : k_f + m_g] * size[:m_g] * -linear[k_f : k_f + m_g]).max(initial=0.0)),
+        complementarity=float(
+            (lam[k_f : k_f + m_g] * size[:m_g] * -linear[k_f : k_f + m_g]).max(initial=0.0)
+        ),
         feasibility=violated,
         weights=weights,
         multipliers=lam,

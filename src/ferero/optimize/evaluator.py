@@ -70,7 +70,9 @@ def _starts(x0: Point, runs: int) -> tuple[Point, Array]:
         x0 = x0.astype(np.float64) if x0.dtype.kind != "f" else x0
     elif not x0.is_floating_point():
         raise InputError(f"x0: expected a floating point tensor, found {x0.dtype}.")
-    numbers = x0.detach().cpu().double().numpy() if isinstance(x0, Tensor) else np.asarray(x0, dtype=np.float64)
+    numbers = (
+        x0.detach().cpu().double().numpy() if isinstance(x0, Tensor) else np.asarray(x0, dtype=np.float64)
+    )
     if not np.isfinite(numbers).all():
         raise InputError("x0: expected finite numbers, found NaN or infinity.")
     if numbers.size == 0:
@@ -88,7 +90,9 @@ def _check_losses(losses: Point, kind: type) -> None:
             "for example torch.stack([f1, f2])."
         )
     if losses.ndim != 1 or losses.shape[0] < 1:
-        raise InputError(f"fun(x): expected a vector of m losses, shape (m,), found shape {tuple(losses.shape)}.")
+        raise InputError(
+            f"fun(x): expected a vector of m losses, shape (m,), found shape {tuple(losses.shape)}."
+        )
 
 
 class _TorchEvaluator:
@@ -116,11 +120,15 @@ class _TorchEvaluator:
             rows = torch.as_tensor(self._jac(self._point.detach())).reshape(self.m, -1)
             return np.asarray(rows.detach().cpu().double().numpy()[None])
         if not self._values.requires_grad:
-            raise InputError("fun: its losses carry no gradient; compute them from theta with torch, or give jac=.")
+            raise InputError(
+                "fun: its losses carry no gradient; compute them from theta with torch, or give jac=."
+            )
         out = np.zeros((1, self.m, self._point.numel()))
         for i, one in enumerate(torch.eye(self.m, dtype=self._values.dtype, device=self._values.device)):
             last = i + 1 == self.m
-            (row,) = torch.autograd.grad(self._values, self._point, one, retain_graph=not last, allow_unused=True)
+            (row,) = torch.autograd.grad(
+                self._values, self._point, one, retain_graph=not last, allow_unused=True
+            )
             if row is not None:
                 out[0, i] = row.reshape(-1).cpu().numpy()
         return out
@@ -159,7 +167,11 @@ def _vmapped(single: _TorchEvaluator, fun: Function, like: Tensor, starts: Array
     try:
         values = batched.losses(two)
         gradients = batched.jacobians(np.arange(2))
-    except (RuntimeError, ValueError, TypeError):  # vmap's refusals: data-dependent control flow, .item(), numpy inside
+    except (
+        RuntimeError,
+        ValueError,
+        TypeError,
+    ):  # vmap's refusals: data-dependent control flow, .item(), numpy inside
         return None
     for i in range(2):
         expected = single.losses(two[i : i + 1])[0]
@@ -207,7 +219,9 @@ class _NumpyEvaluator:
         The start's size counts too, or a solution at zero would be approached with ever smaller differences.
         """
         x, start = self._point, np.abs(np.asarray(self._like, dtype=np.float64).reshape(-1))
-        typical = np.maximum(np.maximum(np.abs(x), start), max(float(np.abs(x).mean()), float(start.mean())) or 1.0)
+        typical = np.maximum(
+            np.maximum(np.abs(x), start), max(float(np.abs(x).mean()), float(start.mean())) or 1.0
+        )
         widths = np.cbrt(EPSILON) * typical
         columns = []
         for j, h in enumerate(widths):

@@ -99,7 +99,11 @@ def _drop_hopeless_corrections(runs: Runs, proposal: Proposal) -> bool:
 
 
 def _try(
-    evaluator: Evaluator, runs: Runs, proposal: Proposal, measures: Measures, on_round: Callable[[Round], bool]
+    evaluator: Evaluator,
+    runs: Runs,
+    proposal: Proposal,
+    measures: Measures,
+    on_round: Callable[[Round], bool],
 ) -> dict[int, str]:
     """Evaluate the steps, take those that bring what they promised, learn from them; returns the runs that must end."""
     trial = runs.points + proposal.step
@@ -139,7 +143,9 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
         change = losses - runs.losses
         fallen = -(proposal.weights * change).sum(axis=-1)
         bend = change - (runs.jacobian @ proposal.step[:, :, None])[:, :, 0]
-    correctable = ~accepted & runs.metric.is_scaled & ~runs.correcting & (fallen >= ACCEPTED_SHARE * proposal.expected)
+    correctable = (
+        ~accepted & runs.metric.is_scaled & ~runs.correcting & (fallen >= ACCEPTED_SHARE * proposal.expected)
+    )
     rejected = np.where(correctable, runs.radius, np.where(unseen, GROWTH * length, shrunk))
     runs.retreat = shrunk
     runs.radius = np.where(accepted, grown, rejected)

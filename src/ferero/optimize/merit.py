@@ -53,7 +53,7 @@ class Merit:
         self._divisors = self._floored()
 
     def _floored(self) -> Array:
-        """a with a floor, so that a loss at rest may move by rounding; infinite for padding, which never is the worst."""
+        """A with a floor, so that a loss at rest may move by rounding; infinite for padding, which never is the worst."""
         largest = self.rates.max(axis=-1, keepdims=True)
         floored = np.maximum(self.rates, np.sqrt(EPSILON) * largest)
         return np.where((self.order != 0).any(axis=-1), floored, np.inf)
@@ -74,7 +74,9 @@ class Merit:
     def violation(self, values: Array) -> Array:
         """``[G]_+`` then ``|H|``, (P, k_c)."""
         inequalities = values.shape[1] - self.equalities
-        return np.concatenate([np.maximum(values[:, :inequalities], 0.0), np.abs(values[:, inequalities:])], axis=1)
+        return np.concatenate(
+            [np.maximum(values[:, :inequalities], 0.0), np.abs(values[:, inequalities:])], axis=1
+        )
 
     def value(self, losses: Array) -> Array:
         """The merit, (P,)."""

@@ -132,7 +132,11 @@ class LimitedMetric:
 
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""
-        self.is_scaled, self._scale, self._inverse = self.is_scaled[runs], self._scale[runs], self._inverse[runs]
+        self.is_scaled, self._scale, self._inverse = (
+            self.is_scaled[runs],
+            self._scale[runs],
+            self._inverse[runs],
+        )
         self._steps, self._changes = self._steps[runs], self._changes[runs]
 
 
@@ -146,7 +150,7 @@ def _curvature(
 
 
 def _damped(s: Array, y: Array, image: Array) -> Array:
-    """y moved towards ``M^-1 s`` until ``s.y`` is a fifth of ``s.M^-1 s``, so that M stays positive definite."""
+    """Y moved towards ``M^-1 s`` until ``s.y`` is a fifth of ``s.M^-1 s``, so that M stays positive definite."""
     bend, own = _dot(s, y), _dot(s, image)
     lacking = bend < DAMPING * own
     share = np.where(lacking, (1.0 - DAMPING) * own / np.where(lacking, own - bend, 1.0), 1.0)

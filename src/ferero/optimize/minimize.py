@@ -187,7 +187,14 @@ class _Recorder:
         m = self._start.shape[1]
         none = [np.zeros(0, dtype=np.int64), np.zeros((0, m)), np.zeros((0, m)), *[np.zeros(0)] * 3]
         parts = [
-            (record.runs + first, record.losses, record.weights, record.violation, record.stationarity, record.length)
+            (
+                record.runs + first,
+                record.losses,
+                record.weights,
+                record.violation,
+                record.stationarity,
+                record.length,
+            )
             for first, record in self._rounds
         ]
         moved = np.concatenate([record.accepted for _, record in self._rounds] or [np.zeros(0, dtype=bool)])
@@ -204,7 +211,13 @@ class _Recorder:
 
 
 def _result(
-    evaluator: Evaluator, preference: Preference, outcome: Outcome, cone: Cone, kkt: KKT, history: History, tol: float
+    evaluator: Evaluator,
+    preference: Preference,
+    outcome: Outcome,
+    cone: Cone,
+    kkt: KKT,
+    history: History,
+    tol: float,
 ) -> Result:
     stopped = outcome.status == "stopped"
     status: Status = "max_iter" if stopped else outcome.status  # type: ignore[assignment]
@@ -260,7 +273,9 @@ def _check_single(preference: Preference) -> None:
         raise InputError("preference: expected a single one, found a stack; use ferero.trace for several.")
 
 
-def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float) -> None:
+def _check_options(
+    method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float
+) -> None:
     refusal = method.understands(preference)
     if refusal is not None:
         raise UnsupportedError(f"{type(method).__name__}: {refusal}")

@@ -80,7 +80,9 @@ def propose(runs: Runs) -> Proposal:
         eta[misfit] /= ratio[misfit]
         part = rows[misfit], eta[misfit, None, None] * gramian[misfit], linear[misfit]
         lam[misfit] = _multipliers(*part, merit.rates[misfit], merit.price[misfit], merit.equalities)
-        weights[misfit], step[misfit], length[misfit] = _steps(lam[misfit], rows[misfit], JM[misfit], eta[misfit])
+        weights[misfit], step[misfit], length[misfit] = _steps(
+            lam[misfit], rows[misfit], JM[misfit], eta[misfit]
+        )
     ahead = bent + (J @ step[:, :, None])[:, :, 0]
     left = merit.violation(merit.constraint_values(ahead)).sum(axis=-1)
     along = (weights * (gramian @ weights[:, :, None])[:, :, 0]).sum(axis=-1)

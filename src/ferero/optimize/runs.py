@@ -126,6 +126,8 @@ class Runs:
 def _first_radius(points: Array, losses: Array, sizes: Array) -> Array:
     """The parameters' size, or less if a shorter step already brings every loss to its bound to first order; (P,)."""
     size = np.sqrt((points * points).sum(axis=-1))
-    to_bound = np.where((losses > 0) & (sizes > 0), losses / np.where(sizes > 0, sizes, 1.0), 0.0).max(axis=-1)
+    to_bound = np.where((losses > 0) & (sizes > 0), losses / np.where(sizes > 0, sizes, 1.0), 0.0).max(
+        axis=-1
+    )
     shortest = np.minimum(np.where(size > 0, size, np.inf), np.where(to_bound > 0, to_bound, np.inf))
     return np.asarray(FIRST_SHARE * np.where(np.isfinite(shortest), shortest, 1.0))

@@ -94,7 +94,7 @@ def build_merit(
 
 
 def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Array] | None:
-    """z and a of a line whose vector is an improvement in every row, None for what is not one."""
+    """Z and a of a line whose vector is an improvement in every row, None for what is not one."""
     if preference.ray is None:
         return None
     rates = A @ preference.ray.numpy()
@@ -106,7 +106,7 @@ def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Ar
 
 
 def _proportional(A: Array, losses: Array, domain: Domain) -> tuple[Array, bool]:
-    """a in proportion to the losses (adaptive), or the same for all rows (simplex); and whether it follows them."""
+    """A in proportion to the losses (adaptive), or the same for all rows (simplex); and whether it follows them."""
     values = A @ losses
     if domain == "adaptive" and (values.any() or (values < 0).any()):
         return simplex_of(values, A, domain)[0], True

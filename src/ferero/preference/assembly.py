@@ -27,6 +27,7 @@ def assemble(
     minimized: Sequence[LinearForm] = (),
     cone: Cone | None = None,
     line: Line | None = None,
+    order: Tensor | None = None,
 ) -> dict[str, Any]:
     """All fields of a single preference, consistent ones.
 
@@ -36,6 +37,7 @@ def assemble(
         minimized: the rows of A; empty for the cone's.
         cone: the cone given, if any.
         line: the line that the constraints describe. It needs no linear programs and has its own notes.
+        order: the rows of A as they were given, where the cone was made from them.
 
     Raises:
         ContradictionError: when no losses satisfy the constraints.
@@ -50,7 +52,7 @@ def assemble(
         "names": names,
         "measured": objectives.measured,
         "constraints": tuple(constraints),
-        **order_fields(names, minimized, cone),
+        **order_fields(names, minimized, cone, order),
         **dict(zip(("B_g", "b_g"), _rows(names, inequalities), strict=True)),
         **dict(zip(("B_h", "b_h"), _rows(names, equalities), strict=True)),
         "labels_g": tuple(str(part) for part in inequalities),
@@ -62,8 +64,10 @@ def assemble(
     }
 
 
-def order_fields(names: Sequence[str], minimized: Sequence[LinearForm], cone: Cone | None) -> dict[str, Any]:
-    """The fields `minimized`, `cone` and `A` (k, m).
+def order_fields(
+    names: Sequence[str], minimized: Sequence[LinearForm], cone: Cone | None, order: Tensor | None = None
+) -> dict[str, Any]:
+    """The fields `minimized`, `cone` and `A` (k, m): rows as written, which the adaptive domain weighs by their length.
 
     Raises:
         InputError: when both are given, a row has no objective, or the cone has another size.
@@ -74,12 +78,14 @@ def order_fields(names: Sequence[str], minimized: Sequence[LinearForm], cone: Co
         if not form.terms:
             raise InputError(f"minimize: expected an expression with an objective, found '{form}'; remove it")
     if minimized:
-        cone = Cone(torch.tensor([form.row(names) for form in minimized], dtype=torch.float64))
+        order = torch.tensor([form.row(names) for form in minimized], dtype=torch.float64)
+        cone = Cone(order)
     if cone is not None and not isinstance(cone, Cone):
         raise InputError(f"cone: expected a ferero.Cone, found {type(cone).__name__}; write ferero.Cone(A)")
     if cone is not None and cone.m != len(names):
         raise InputError(f"cone: expected m = {len(names)} losses ({', '.join(names)}), found m = {cone.m}")
-    order = torch.eye(len(names), dtype=torch.float64) if cone is None else cone.matrix.clone()
+    if order is None:
+        order = torch.eye(len(names), dtype=torch.float64) if cone is None else cone.matrix.clone()
     return {"minimized": tuple(minimized), "cone": cone, "A": order}
 
 

@@ -15,7 +15,7 @@ from ferero.geometry.arrays import ArrayLike, to_float64
 from ferero.preference import assembly
 from ferero.preference.constraint import Constraint, tighten
 from ferero.preference.expression import Expression
-from ferero.preference.inputs import as_losses, as_vector
+from ferero.preference.inputs import as_losses, as_matrix, as_vector
 from ferero.preference.line import Line, unit_vector, vector_text
 from ferero.preference.linear import LinearForm
 from ferero.preference.matrices import common_size, read_rows, row_constraints
@@ -49,7 +49,8 @@ class Preference:
         constraints: the constraints as written.
         minimized: the forms of `minimize`, empty if none was given.
         cone: the cone given, the cone of `minimize`, or None. Of a stack: the one that all members share.
-        A: the order's unit rows (k, m); the identity if no cone was given.
+        A: the order's rows (k, m): as written where given by `minimize` or as a matrix, else the cone's unit rows; the
+            identity if there is none of these.
         B_g: inequalities (m_g, m).
         b_g: their constants (m_g,).
         B_h: equalities (m_h, m).
@@ -259,14 +260,15 @@ class Preference:
         """
         if A is not None and cone is not None:
             raise InputError("A, cone: expected one of them, found both; A is the cone's matrix")
-        order = cone if A is None else Cone(A)
+        cone = cone if A is None else Cone(A)
         inequalities, equalities = read_rows(B_g, b_g, "g"), read_rows(B_h, b_h, "h")
-        named = as_objectives(names, common_size(order, inequalities, equalities))
+        named = as_objectives(names, common_size(cone, inequalities, equalities))
         wanted = [
             *row_constraints(named.names, inequalities, "<="),
             *row_constraints(named.names, equalities, "=="),
         ]
-        return cls(named, wanted, cone=order)
+        order = None if A is None else as_matrix(A, "A")
+        return cls._of(**assembly.assemble(named, wanted, (), cone, None, order))
 
     @classmethod
     def pareto(cls, m: int, *, cone: Cone | None = None, names: Names = None) -> Preference:

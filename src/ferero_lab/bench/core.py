@@ -51,7 +51,14 @@ def run(quick: bool, progress: Callable[[str], Callable[[], None]]) -> dict[str,
 def show(result: dict[str, Any], console: Console) -> None:
     """Print the rows, then the performance profile."""
     table = Table(title="ferero bench core" + (" --quick" if result["quick"] else ""), title_justify="left")
-    for name, justify in (("", "left"), ("measure", "left"), ("value", "right"), ("bar", "right"), ("", "left"), ("note", "left")):
+    for name, justify in (
+        ("", "left"),
+        ("measure", "left"),
+        ("value", "right"),
+        ("bar", "right"),
+        ("", "left"),
+        ("note", "left"),
+    ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
     last = None
     for row in result["rows"]:
@@ -65,7 +72,10 @@ def show(result: dict[str, Any], console: Console) -> None:
         last = row["group"]
     console.print(table)
     profile = result["profile"]
-    shares = Table(title="share of all runs solved within a multiple of the best solver's evaluations", title_justify="left")
+    shares = Table(
+        title="share of all runs solved within a multiple of the best solver's evaluations",
+        title_justify="left",
+    )
     for name in ("solver", *(f"{multiple:g} x" for multiple in profile["multiples"]), "at all"):
         shares.add_column(name, justify="left" if name == "solver" else "right")
     for name, values in profile["shares"].items():

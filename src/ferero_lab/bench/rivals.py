@@ -61,7 +61,9 @@ def bench_rivals(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], dict
 
 def _row(group: str, solver: str, attempts: list[Attempt]) -> Row:
     solved = [attempt for attempt in attempts if attempt.reached]
-    evaluations = f"{median(a.evaluations for a in solved):.0f} evaluations where solved" if solved else "none solved"
+    evaluations = (
+        f"{median(a.evaluations for a in solved):.0f} evaluations where solved" if solved else "none solved"
+    )
     note = f"{evaluations}, {1e3 * median(a.time for a in attempts):.1f} ms"
     return Row(group, f"{solver}: solved", len(solved) / len(attempts), None, True, note)
 
@@ -70,14 +72,17 @@ def _profile(runs: list[dict[str, Attempt]], solvers: tuple[str, ...]) -> dict[s
     best = [min((a.evaluations for a in run.values() if a.reached), default=None) for run in runs]
     shares = {
         name: [
-            sum(run[name].reached and run[name].evaluations <= multiple * least for run, least in pairs) / len(runs)
+            sum(run[name].reached and run[name].evaluations <= multiple * least for run, least in pairs)
+            / len(runs)
             for multiple in MULTIPLES
         ]
         for pairs in [[(run, least) for run, least in zip(runs, best, strict=True) if least is not None]]
         for name in solvers
     }
     solved = {name: sum(run[name].reached for run in runs) / len(runs) for name in solvers}
-    evaluations = {name: [run[name].evaluations if run[name].reached else None for run in runs] for name in solvers}
+    evaluations = {
+        name: [run[name].evaluations if run[name].reached else None for run in runs] for name in solvers
+    }
     return {"multiples": list(MULTIPLES), "shares": shares, "solved": solved, "evaluations": evaluations}
 
 

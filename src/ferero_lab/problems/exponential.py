@@ -58,9 +58,8 @@ class Exponential(HullProblem):
     def __call__(self, theta: Tensor) -> Tensor:
         """The losses (2,) at theta (q,)."""
         c = 1 / sqrt(self.q)
-        f1 = (1 - torch.exp(-(theta - c).square().sum())) * self.scale[
-            0
-        ]  # expm1 has no gradient on the plateau
+        # expm1 would have no gradient on the plateau
+        f1 = (1 - torch.exp(-(theta - c).square().sum())) * self.scale[0]
         f2 = (1 - torch.exp(-(theta + c).square().sum())) * self.scale[1]
         return torch.stack([f1, f2])
 
