@@ -128,9 +128,7 @@ def demo(
         check_folder(out, FILES)
         with waiting(console, "finding the points"):
             found = run_demo()
-        console.print(
-            answer_table(found.answers, "Two losses that pull against each other (the paper's problem)")
-        )
+        console.print(answer_table(found.answers, "Two losses that pull against each other (the paper's problem)"))
         console.print(Text("Rays are traced together, so their milliseconds are shares. The last wish:"))
         console.print(Padding(Text(found.too_much.result.message, style="dim"), (0, 0, 1, 2)))
         with waiting(console, "drawing the pictures"):
@@ -173,21 +171,15 @@ def show_list(json: JsonOption = False) -> None:
 
 @app.command()
 def solve(
-    target: Annotated[
-        str, typer.Argument(metavar="FILE:FUNCTION", help="theta -> (m,) losses; problem.py:losses.")
-    ],
+    target: Annotated[str, typer.Argument(metavar="FILE:FUNCTION", help="theta -> (m,) losses; problem.py:losses.")],
     preference: Annotated[
         str,
-        typer.Option(
-            "--preference", "-p", help='What is wanted: "f1 <= 0.3", "ray 1 2", "minimize f1 + f2".'
-        ),
+        typer.Option("--preference", "-p", help='What is wanted: "f1 <= 0.3", "ray 1 2", "minimize f1 + f2".'),
     ],
     x0: Annotated[str | None, typer.Option(help='The start, "0,0,0".')] = None,
     n: Annotated[int | None, typer.Option(help="The number of parameters, for a random start.")] = None,
     seed: Annotated[int, typer.Option(help="Of the random start.")] = 0,
-    names: Annotated[
-        str | None, typer.Option(help='Of the losses, "cost,time"; f1,f2,... by default.')
-    ] = None,
+    names: Annotated[str | None, typer.Option(help='Of the losses, "cost,time"; f1,f2,... by default.')] = None,
     step: Annotated[str, typer.Option(help="auto, or a fixed step such as 0.05.")] = "auto",
     max_iter: Annotated[int, typer.Option(help="The most steps.")] = 200,
     tol: Annotated[float, typer.Option(help="On each part of the certificate.")] = 1e-6,
@@ -238,14 +230,10 @@ def _show_answer(console: Console, answer: Any, out: Path | None) -> None:
         table.add_row(Text(name), f"{value:.6g}", f"{answer.weights[name]:.4g}")
     console.print(table)
     values = [f"{float(value):.6g}" for value in result.x.reshape(-1)]
-    shown = (
-        ", ".join(values) if len(values) <= 12 else ", ".join(values[:10]) + f", ... ({len(values)} in all)"
-    )
+    shown = ", ".join(values) if len(values) <= 12 else ", ".join(values[:10]) + f", ... ({len(values)} in all)"
     console.print(Text(f"x = {shown}"))
     console.print(Text(f"certificate: {result.kkt}"))
-    console.print(
-        Text(f"{result.iterations} steps, {result.evaluations} evaluations, {answer.milliseconds:.1f} ms")
-    )
+    console.print(Text(f"{result.iterations} steps, {result.evaluations} evaluations, {answer.milliseconds:.1f} ms"))
     if out is not None:
         console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
 

@@ -53,9 +53,7 @@ class Demo:
 
     def config(self) -> dict[str, Any]:
         """What was run, with which versions."""
-        return configuration(
-            "demo", problem=self.problem.name, q=self.problem.q, start="easy", seed=_SEED, rays=_RAYS
-        )
+        return configuration("demo", problem=self.problem.name, q=self.problem.q, start="easy", seed=_SEED, rays=_RAYS)
 
     def to_dict(self) -> dict[str, Any]:
         """The figures as plain data."""
@@ -97,9 +95,7 @@ class Demo:
             "Asked: losses in a given proportion, as small as possible. Found: the points where the rays "
             "meet the front."
         )
-        page.picture(
-            front, "The rays that were asked for (dashed), the ways there and the points found, in losses."
-        )
+        page.picture(front, "The rays that were asked for (dashed), the ways there and the points found, in losses.")
         page.table(*answer_rows(self.rays))
         page.text("All rays are traced together; the milliseconds are each one's share.")
         page.heading("A bound")

@@ -44,10 +44,7 @@ def answer_table(answers: Sequence[Answer], title: str) -> Table:
         table.add_column(words, justify="left" if is_words else "right", no_wrap=name != "preference")
     for row in rows:
         table.add_row(
-            *(
-                status_text(cell) if name == "status" else Text(cell)
-                for name, cell in zip(header, row, strict=True)
-            )
+            *(status_text(cell) if name == "status" else Text(cell) for name, cell in zip(header, row, strict=True))
         )
     return table
 

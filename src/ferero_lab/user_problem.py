@@ -38,13 +38,9 @@ def load_function(target: str) -> Callable[[Any], Any]:
     function = vars(module).get(name)
     if function is None:
         found = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise InputError(
-            f"FILE:FUNCTION: {place} has no {name!r}; it has {', '.join(found) or 'no functions'}."
-        )
+        raise InputError(f"FILE:FUNCTION: {place} has no {name!r}; it has {', '.join(found) or 'no functions'}.")
     if not callable(function):
-        raise InputError(
-            f"FILE:FUNCTION: {name!r} in {place} is no function but a {type(function).__name__}."
-        )
+        raise InputError(f"FILE:FUNCTION: {name!r} in {place} is no function but a {type(function).__name__}.")
     return _guarded(function, path)
 
 

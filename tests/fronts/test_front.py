@@ -70,9 +70,9 @@ def test_ray_errors_are_nan_where_there_is_no_line(front):
     errors = front.ray_errors()
     assert errors.isnan().tolist() == [False, True, True, False]
     assert errors[[0, 3]].max() < 1e-3
-    assert with_losses(front, [[2, 1], [1, 1], [1, 1], [0, 1.5]]).ray_errors()[
-        [0, 3]
-    ].tolist() == pytest.approx([math.degrees(math.atan(2) - math.atan(0.5)), 45])
+    assert with_losses(front, [[2, 1], [1, 1], [1, 1], [0, 1.5]]).ray_errors()[[0, 3]].tolist() == pytest.approx(
+        [math.degrees(math.atan(2) - math.atan(0.5)), 45]
+    )
 
 
 def test_a_line_runs_both_ways_and_a_ray_does_not(front):
@@ -160,9 +160,7 @@ def test_long_preferences_are_shortened(front):
 def test_errors(front):
     with pytest.raises(InputError, match="results: expected at least one, found none"):
         Front.from_results([])
-    with pytest.raises(
-        InputError, match=r"losses, results: expected shape \(4, 2\) and 4 .*found \(3, 2\) and 4"
-    ):
+    with pytest.raises(InputError, match=r"losses, results: expected shape \(4, 2\) and 4 .*found \(3, 2\) and 4"):
         Front(front.losses[:3], front.preferences, front.results)
     with pytest.raises(InputError, match=r"found \(4, 2\) and 3"):
         Front(front.losses, front.preferences, front.results[:3])

@@ -81,9 +81,7 @@ class TestHypervolume:
         with pytest.raises(NonFiniteError, match="ref: expected finite"):
             hypervolume([[1, 2]], [3, math.inf])
         monkeypatch.setitem(sys.modules, "moocore", None)
-        with pytest.raises(
-            MissingExtraError, match=r'moocore is not installed.*pip install "ferero\[metrics\]"'
-        ):
+        with pytest.raises(MissingExtraError, match=r'moocore is not installed.*pip install "ferero\[metrics\]"'):
             hypervolume([[1, 2]], [3, 3])
 
 

@@ -18,9 +18,7 @@ f = objectives("a", "b")
 
 
 def bells(x):
-    return torch.stack(
-        [1 - torch.exp(-(x - centre).square().sum()), 1 - torch.exp(-(x + centre).square().sum())]
-    )
+    return torch.stack([1 - torch.exp(-(x - centre).square().sum()), 1 - torch.exp(-(x + centre).square().sum())])
 
 
 def assert_same_points(front, results):
@@ -131,9 +129,7 @@ class TestErrors:
     def test_shapes(self):
         with pytest.raises(InputError, match=r"preferences: .*rays of shape \(P, m\), found shape \(2,\)"):
             trace(bells, start, [1.0, 2.0])
-        with pytest.raises(
-            InputError, match=r"x0: .*each of the 5 preferences, shape \(5, n\), found \(4, 6\)"
-        ):
+        with pytest.raises(InputError, match=r"x0: .*each of the 5 preferences, shape \(5, n\), found \(4, 6\)"):
             trace(bells, start.expand(4, n), rays)
         with pytest.raises(InputError, match=r"x0: .*shape \(1, n\), found \(2, 6\)"):
             trace(bells, start.expand(2, n), [[1.0, 1.0]])
@@ -151,9 +147,7 @@ class TestErrors:
     def test_other_things(self):
         with pytest.raises(InputError, match=r"preferences\[1\]: expected a Preference, found list"):
             trace(bells, start, [Preference.ray([1, 2]), [1, 2]])
-        with pytest.raises(
-            InputError, match=r"preferences\[1\]: vector: expected a direction, found all zeros"
-        ):
+        with pytest.raises(InputError, match=r"preferences\[1\]: vector: expected a direction, found all zeros"):
             trace(bells, start, [[1, 2], [0, 0]])
         with pytest.raises(InputError, match="preferences: expected an array of real numbers"):
             trace(bells, start, "f1 <= 2")

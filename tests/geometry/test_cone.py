@@ -123,9 +123,7 @@ def test_repr_reads_as_the_cone():
 
 
 def test_issue_example():
-    assert same_rows(
-        Cone.from_rays([[2, -1], [-1, 2]]).matrix, np.array([[1, 2], [2, 1]]) / ROOT5, atol=1e-15
-    )
+    assert same_rows(Cone.from_rays([[2, -1], [-1, 2]]).matrix, np.array([[1, 2], [2, 1]]) / ROOT5, atol=1e-15)
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
@@ -187,9 +185,7 @@ def test_redundant_and_repeated_rays_change_nothing():
     rng = np.random.default_rng(3)
     Y = pointed_rays(rng, 4, 7)
     plain = Cone.from_rays(Y)
-    more = np.hstack(
-        [Y, 3.7 * Y[:, 2:4], Y @ rng.exponential(size=(7, 5)), Y[:, :2].sum(axis=1, keepdims=True)]
-    )
+    more = np.hstack([Y, 3.7 * Y[:, 2:4], Y @ rng.exponential(size=(7, 5)), Y[:, :2].sum(axis=1, keepdims=True)])
     for columns in (more, more[:, rng.permutation(more.shape[1])]):
         cone = Cone.from_rays(columns)
         assert same_rows(cone.matrix, plain.matrix)
@@ -270,9 +266,7 @@ def test_interior_agrees_with_its_alternative(seed, m, k):
 
 
 def test_no_interior_names_the_rows_that_contradict():
-    with pytest.raises(
-        ConeError, match=r"A: .* no interior, since rows \[1, 3\] contradict each other .*change or"
-    ):
+    with pytest.raises(ConeError, match=r"A: .* no interior, since rows \[1, 3\] contradict each other .*change or"):
         Cone([[1.0, 0.0], [1.0, 2.0], [3.0, 1.0], [-2.0, -4.0]])
     with pytest.raises(ConeError, match=r"rows \[0, 1, 2\]"):
         Cone([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
@@ -306,9 +300,7 @@ def test_what_is_not_finite_is_in_no_cone_and_dominates_nothing():
     assert not Cone.orthant(2).dominates(bad, torch.tensor([torch.nan, 0.0])).any()
 
 
-@pytest.mark.parametrize(
-    "cone", [Cone.orthant(2), Cone([[1, 2], [2, 1]]), Cone([[1, 1]]), Cone([[1, 0], [1, -1]])]
-)
+@pytest.mark.parametrize("cone", [Cone.orthant(2), Cone([[1, 2], [2, 1]]), Cone([[1, 1]]), Cone([[1, 0], [1, -1]])])
 def test_dominance_is_a_strict_partial_order(cone):
     grid = torch.tensor(list(itertools.product(range(4), repeat=2)), dtype=torch.float64)
     weak = cone.dominates(grid[:, None], grid[None])
@@ -350,9 +342,7 @@ def test_allowing_ascent_is_the_cone_with_one_more_ray(seed, m, extra):
     cone, start, target = Cone.from_rays(Y), rng.normal(size=m), rng.normal(size=m)
     ascent = start - target
     if not (cone.matrix.numpy() @ ascent > 0).any():
-        with pytest.raises(
-            ConeError, match=r"no better than start in any loss .* so that no proper cone is left"
-        ):
+        with pytest.raises(ConeError, match=r"no better than start in any loss .* so that no proper cone is left"):
             cone.allowing_ascent(start, target)
         return
     larger = cone.allowing_ascent(start, target)

@@ -73,9 +73,7 @@ def test_a_larger_cone_keeps_fewer():
 @pytest.mark.parametrize("scale", [1e-200, 1e-10, 1e10, 1e300])
 def test_scale_is_irrelevant(scale):
     points = np.random.default_rng(3).normal(size=(100, 3))
-    assert torch.equal(
-        nondominated(points * scale, Cone(np.eye(3) + 0.5)), nondominated(points, Cone(np.eye(3) + 0.5))
-    )
+    assert torch.equal(nondominated(points * scale, Cone(np.eye(3) + 0.5)), nondominated(points, Cone(np.eye(3) + 0.5)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int64])

@@ -86,9 +86,7 @@ def test_weighted_simplex_by_hand():
     assert torch.equal(
         project_weighted_simplex(tensor([3.0, -9.0, -1.0]), tensor([1.0, 0.0, 1.0]), 1.0), tensor([1.0, 0, 0])
     )
-    assert torch.equal(
-        project_weighted_simplex(tensor([-4.0, 7.0]), tensor([2.0, 0.0]), 1.0), tensor([0.5, 7.0])
-    )
+    assert torch.equal(project_weighted_simplex(tensor([-4.0, 7.0]), tensor([2.0, 0.0]), 1.0), tensor([0.5, 7.0]))
     assert torch.equal(project_weighted_simplex(tensor([-4.0]), tensor([4.0]), 1.0), tensor([0.25]))
 
 
@@ -153,9 +151,7 @@ def test_product_broadcasts_and_allows_empty_blocks():
     many = project_multipliers(lam, torch.rand(5, 2, dtype=torch.float64) + 0.1, 1.0, 1, bound=1.0)
     assert many.shape == (5, 3)
     assert (many[:, 2] == 1.0).all()
-    assert project_multipliers(lam, torch.ones(3), 1.0, 0, bound=1.0).sum().item() == pytest.approx(
-        1.0, abs=1e-15
-    )
+    assert project_multipliers(lam, torch.ones(3), 1.0, 0, bound=1.0).sum().item() == pytest.approx(1.0, abs=1e-15)
 
 
 def test_projection_is_nonexpansive_in_the_first_argument():

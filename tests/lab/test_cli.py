@@ -224,9 +224,7 @@ def test_solve_in_json(problem):
 
 
 def test_solve_says_when_it_cannot_be_had(problem):
-    result = run(
-        "solve", f"{problem}:losses", "-p", "cost <= 0.3; time <= 0.3", "--n", 4, "--names", "cost, time"
-    )
+    result = run("solve", f"{problem}:losses", "-p", "cost <= 0.3; time <= 0.3", "--n", 4, "--names", "cost, time")
     assert result.exit_code == 2
     assert "unattainable" in result.stdout
     assert "Not met: " in result.stdout
@@ -294,9 +292,7 @@ def test_solve_writes_a_report_without_paths(problem, tmp_path):
 def test_solve_refuses_in_one_sentence(problem, target, args, words):
     defaults = ("-p", "f1 <= 0.3")
     needs_start = target != "{file}:losses"
-    result = run(
-        "solve", target.format(file=problem), *defaults, *(("--x0", "1,2") if needs_start else ()), *args
-    )
+    result = run("solve", target.format(file=problem), *defaults, *(("--x0", "1,2") if needs_start else ()), *args)
     assert result.exit_code == 1, result.output
     assert words.replace("{line}", str(BROKEN_LINE)) in result.stderr
     assert result.stderr.startswith("ferero: ")

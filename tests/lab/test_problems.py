@@ -61,9 +61,7 @@ def test_vmap_gives_what_single_calls_give(problem):
 def test_the_front_is_what_the_solutions_give(problem):
     shares = torch.cat([some_shares(problem), torch.eye(problem.m, dtype=torch.float64)])
     losses = torch.func.vmap(problem)(problem.solutions(shares))
-    torch.testing.assert_close(
-        losses, problem.image(shares), rtol=1e-9, atol=1e-9 * float(problem.image(shares).max())
-    )
+    torch.testing.assert_close(losses, problem.image(shares), rtol=1e-9, atol=1e-9 * float(problem.image(shares).max()))
 
 
 @each
@@ -91,9 +89,7 @@ def test_the_front_is_nondominated_and_within_its_bounds(problem):
 @each
 def test_nothing_near_the_front_dominates_it(problem):
     theta = problem.solutions(some_shares(problem, 20))
-    moved = theta.repeat(20, 1) + 0.02 * torch.randn(
-        400, problem.n, generator=generator(), dtype=torch.float64
-    )
+    moved = theta.repeat(20, 1) + 0.02 * torch.randn(400, problem.n, generator=generator(), dtype=torch.float64)
     losses, front = torch.func.vmap(problem)(moved), torch.func.vmap(problem)(theta)
     assert not (losses[:, None] < front[None] - 1e-9).all(dim=-1).any()
 
@@ -150,9 +146,7 @@ def test_start_families_of_the_exponential_problem():
         problem.starts("odd", 1)
 
 
-@pytest.mark.parametrize(
-    "problem", [problems.Exponential(), problems.ExponentialThree()], ids=lambda p: p.name
-)
+@pytest.mark.parametrize("problem", [problems.Exponential(), problems.ExponentialThree()], ids=lambda p: p.name)
 def test_gradients_survive_on_the_plateau(problem):
     theta = problem.starts("normal", 20, generator())
     slopes = torch.func.vmap(torch.func.jacrev(problem))(theta)
@@ -178,9 +172,7 @@ def test_triangle_of_the_three_losses():
 
 def test_the_missed_ray_is_met_nowhere_and_its_closest_point_is_right():
     problem = problems.MissedRay()
-    losses = torch.func.vmap(problem)(
-        3 * torch.randn(20_000, problem.n, generator=generator(), dtype=torch.float64)
-    )
+    losses = torch.func.vmap(problem)(3 * torch.randn(20_000, problem.n, generator=generator(), dtype=torch.float64))
     across = torch.tensor([-problem.ray[1], problem.ray[0]])
     distances = (losses @ across).abs()
     assert distances.min() > problem.violation - 1e-12

@@ -48,9 +48,7 @@ def test_an_interrupt_leaves_what_was_there(tmp_path, monkeypatch, had_one, wher
 
 def test_nothing_of_the_users_is_destroyed(tmp_path, monkeypatch):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(
-        InputError, match=r"--out: expected a new folder.*'thesis.tex' in it; choose another place"
-    ):
+    with pytest.raises(InputError, match=r"--out: expected a new folder.*'thesis.tex' in it; choose another place"):
         write_folder(tmp_path, FILES)
     with pytest.raises(InputError, match="--out: expected a folder, found the file"):
         check_folder(tmp_path / "thesis.tex", FILES)

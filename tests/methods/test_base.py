@@ -40,15 +40,9 @@ def test_an_observation_is_held_to_what_the_method_reads(method):
     ):
         check_observation(method, p, Observation([1.0, 2.0]))
     whole = {"losses": [1.0, 2.0, 3.0], "gramian": np.eye(3), "slopes": np.ones(3)}
-    with pytest.raises(
-        InputError, match=r"losses: expected shape \(\.\.\., 2\), one number for each of f1, f2"
-    ):
+    with pytest.raises(InputError, match=r"losses: expected shape \(\.\.\., 2\), one number for each of f1, f2"):
         check_observation(method, p, Observation(**whole))
     with pytest.raises(NonFiniteError, match=r"losses: expected finite numbers, found nan at index \(0,\)"):
         check_observation(method, p, Observation([np.nan, 1.0], np.eye(2), [0.0, 0.0]))
-    with pytest.raises(
-        InputError, match=r"losses: expected shape \(\.\.\., 3, 2\) for a stack of 3 preferences"
-    ):
-        check_observation(
-            method, Preference.stack([p] * 3), Observation(np.ones((4, 2)), np.eye(2), [0.0, 0.0])
-        )
+    with pytest.raises(InputError, match=r"losses: expected shape \(\.\.\., 3, 2\) for a stack of 3 preferences"):
+        check_observation(method, Preference.stack([p] * 3), Observation(np.ones((4, 2)), np.eye(2), [0.0, 0.0]))

@@ -102,9 +102,7 @@ def test_a_stack_equals_a_loop():
             [Observation(f, slopes=s) for f, s in zip(F, slopes, strict=True)],
         )
         for i, member in enumerate(members):
-            alone, _ = run(
-                method, member, [Observation(f[i], slopes=s[i]) for f, s in zip(F, slopes, strict=True)]
-            )
+            alone, _ = run(method, member, [Observation(f[i], slopes=s[i]) for f, s in zip(F, slopes, strict=True)])
             for a, b in zip(together, alone, strict=True):
                 torch.testing.assert_close(a.weights[i], b.weights)
         padded = state.multipliers[3, 1:]

@@ -66,9 +66,7 @@ def test_an_objective_that_is_held_proves_nothing() -> None:
 
 
 def test_one_objective_at_its_minimum_passes_without_a_start() -> None:
-    kkt = certify(
-        lambda x: (x - 1).square().sum()[None] + 1, torch.ones(3, dtype=torch.float64), Preference.pareto(1)
-    )
+    kkt = certify(lambda x: (x - 1).square().sum()[None] + 1, torch.ones(3, dtype=torch.float64), Preference.pareto(1))
     assert kkt.worst < 1e-12
 
 

@@ -14,9 +14,7 @@ def matrix_of(metric: Metric, runs: int, n: int) -> np.ndarray:
     return metric.apply(np.broadcast_to(np.eye(n), (runs, n, n)).copy())
 
 
-def learn(
-    metric: Metric, hessians: np.ndarray, steps: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def learn(metric: Metric, hessians: np.ndarray, steps: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     runs, n, _ = hessians.shape
     for _ in range(steps):
         M = matrix_of(metric, runs, n)

@@ -28,9 +28,7 @@ def is_found(result: Result, ray: np.ndarray) -> bool:
 @pytest.mark.parametrize(("kind", "most"), [("normal", 25), ("easy", 10), ("hard", 16)])
 def test_every_ray_is_reached_from_every_kind_of_start(kind: str, most: int) -> None:
     rays = random_rays(40, 1)
-    results = [
-        minimize(exponential, x0, Preference.ray(r)) for x0, r in zip(starts(kind, 40, 2), rays, strict=True)
-    ]
+    results = [minimize(exponential, x0, Preference.ray(r)) for x0, r in zip(starts(kind, 40, 2), rays, strict=True)]
     assert all(is_found(result, ray) for result, ray in zip(results, rays, strict=True))
     assert np.median([result.evaluations for result in results]) <= most
     assert all(result.success for result in results)
@@ -185,9 +183,7 @@ def test_the_fixed_step_replays_algorithm_1() -> None:
     x = starts("easy", 1, 1)[0]
     p, method = Preference.ray([1.0, 1.0]), Ferero()
     seen: list[Tensor] = []
-    minimize(
-        exponential, x, p, method=method, step=0.05, max_iter=2, callback=lambda step: seen.append(step.x)
-    )
+    minimize(exponential, x, p, method=method, step=0.05, max_iter=2, callback=lambda step: seen.append(step.x))
     from ferero.subprogram import solve_subprogram
 
     for found in seen:
@@ -200,11 +196,9 @@ def test_the_fixed_step_replays_algorithm_1() -> None:
 
 def test_single_loop_runs_with_a_fixed_step_and_refuses_auto() -> None:
     p = Preference.ray([1.0, 1.0])
-    with pytest.raises(UnsupportedError, match="FereroSA has no merit.*step=0.05"):
+    with pytest.raises(UnsupportedError, match=r"FereroSA has no merit.*step=0\.05"):
         minimize(exponential, CENTRE, p, method=FereroSA())
-    result = minimize(
-        exponential, starts("easy", 1, 3)[0], p, method=FereroSA(gamma=0.5), step=0.1, max_iter=400
-    )
+    result = minimize(exponential, starts("easy", 1, 3)[0], p, method=FereroSA(gamma=0.5), step=0.1, max_iter=400)
     assert float(ray_error(result.losses, [1.0, 1.0])) < 1.0
 
 
@@ -223,9 +217,7 @@ def test_with_the_papers_setting_the_opened_cone_succeeds_more_often_than_the_or
             method = FereroSA(gamma=0.1, c_h=0.01)
             p = Preference.ray(ray, cone=cone)
             result = minimize(exponential, x0, p, method=method, step=0.6, max_iter=200)
-            near = (
-                float(ray_error(result.losses, ray)) < 5.0 and distance_to_front(result.losses.numpy()) < 0.05
-            )
+            near = float(ray_error(result.losses, ray)) < 5.0 and distance_to_front(result.losses.numpy()) < 0.05
             opened += near and general
             orthant += near and not general
     assert opened > orthant
@@ -389,11 +381,9 @@ def test_many_at_once_equals_one_by_one() -> None:
 
 def test_a_function_that_cannot_be_vmapped_is_looped() -> None:
     def stubborn(x: Tensor) -> Tensor:
-        return exponential(x) if x.sum().item() < 1e9 else exponential(x)
+        return exponential(x) * (1.0 if x.sum().item() < 1e9 else 2.0)
 
-    results = minimize_many(
-        stubborn, starts("easy", 1, 3)[0], [Preference.ray(ray) for ray in random_rays(5, 33)]
-    )
+    results = minimize_many(stubborn, starts("easy", 1, 3)[0], [Preference.ray(ray) for ray in random_rays(5, 33)])
     assert all(result.success for result in results)
 
 

@@ -244,9 +244,7 @@ class TestRegion:
     def test_rays_begin_where_they_begin(self):
         ax = plot_region(Preference.ray([1, 1], through=[0.25, 0.5]))
         assert not ax.patches
-        assert np.sort(ax.lines[0].get_xydata(), axis=0) == pytest.approx(
-            np.array([[0.25, 0.5], [0.75, 1.0]])
-        )
+        assert np.sort(ax.lines[0].get_xydata(), axis=0) == pytest.approx(np.array([[0.25, 0.5], [0.75, 1.0]]))
         ax = plot_region(Preference.between([0.25, 0.5], [0.5, 0.75]))
         assert np.sort(ax.lines[0].get_xydata(), axis=0) == pytest.approx(np.array([[0, 0.25], [0.75, 1.0]]))
 
@@ -295,9 +293,7 @@ class TestHistory:
         assert len(plot_history(minimize(parabolas, x0, Preference.pareto(2)))) == 1
 
     def test_losses_of_very_different_size(self):
-        (ax,) = plot_history(
-            minimize(lambda x: parabolas(x) * torch.tensor([1.0, 1e5]), x0, Preference.pareto(2))
-        )
+        (ax,) = plot_history(minimize(lambda x: parabolas(x) * torch.tensor([1.0, 1e5]), x0, Preference.pareto(2)))
         assert ax.get_yscale() == "log"
 
     def test_never_violated(self):

@@ -80,9 +80,7 @@ def test_numbers_of_every_library_on_both_sides(number):
 
 
 def test_unknown_names_list_the_known_ones():
-    with pytest.raises(
-        UnknownNameError, match=r"'zhh' is none .* did you mean 'zh'\? \(known: cpc, zh, en\)"
-    ):
+    with pytest.raises(UnknownNameError, match=r"'zhh' is none .* did you mean 'zh'\? \(known: cpc, zh, en\)"):
         _ = f.zhh
     with pytest.raises(AttributeError, match=r"\(known: cpc, zh, en\)"):
         _ = f.wholly_else

@@ -75,8 +75,7 @@ numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 def constraints(draw):
     side = st.lists(numbers, min_size=4, max_size=4)
     left, right = (
-        sum((c * x for c, x in zip(row, f, strict=False)), start=0 * f.cpc) + row[3]
-        for row in (draw(side), draw(side))
+        sum((c * x for c, x in zip(row, f, strict=False)), start=0 * f.cpc) + row[3] for row in (draw(side), draw(side))
     )
     kind = draw(st.sampled_from(["<=", ">=", "==", "abs"]))
     made = {"<=": lambda: left <= right, ">=": lambda: left >= right, "==": lambda: left == right}
@@ -133,9 +132,7 @@ def test_errors_show_only_their_line():
 
 
 def test_unknown_names():
-    with pytest.raises(
-        UnknownNameError, match=r"'othr' is none .*did you mean 'other'\?.*\n  othr <= 1\n  \^"
-    ):
+    with pytest.raises(UnknownNameError, match=r"'othr' is none .*did you mean 'other'\?.*\n  othr <= 1\n  \^"):
         Preference.parse("othr <= 1", names=["zh", "other"])
 
 

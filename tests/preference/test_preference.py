@@ -49,10 +49,7 @@ def test_empty_matrices_keep_their_shape():
 
 def test_print_reads_as_written():
     p = Preference(f, [f.cpc <= 1.2, f.zh - f.en == 0.5, abs(f.zh) <= 2])
-    assert (
-        str(p)
-        == "minimize cpc, zh, en\nsubject to cpc <= 1.2\n           zh - en == 0.5\n           abs(zh) <= 2"
-    )
+    assert str(p) == "minimize cpc, zh, en\nsubject to cpc <= 1.2\n           zh - en == 0.5\n           abs(zh) <= 2"
     assert repr(p) == "Preference(cpc, zh, en: 3 inequalities, 1 equality)"
     assert str(Preference.pareto(2)) == "minimize f1, f2"
     assert str(Preference(f, f.cpc <= 1, minimize=f.zh + f.en)) == "minimize zh + en\nsubject to cpc <= 1"

@@ -62,9 +62,7 @@ def test_no_part_of_the_region_is_left_empty():
     """Every random direction of the region has a ray within twice the packing's own distance."""
     rays = spread(3, 60)
     generator = torch.Generator().manual_seed(1)
-    points = torch.nn.functional.normalize(
-        torch.randn(4000, 3, generator=generator, dtype=torch.float64).abs(), dim=1
-    )
+    points = torch.nn.functional.normalize(torch.randn(4000, 3, generator=generator, dtype=torch.float64).abs(), dim=1)
     points = points[points.min(dim=1).values > rays.min()]
     nearest = (points @ rays.T).max(dim=1).values.arccos()
     assert nearest.max() < 1.2 * smallest_angle(rays)

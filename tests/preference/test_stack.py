@@ -80,11 +80,7 @@ def test_cones_and_notes():
     same = Preference.stack([Preference.ray([1, 2], cone=cone), Preference.ray([2, 1], cone=Cone.orthant(2))])
     assert same.cone is not None
     assert batch.cone is None
-    assert (
-        Preference.stack([Preference.pareto(2), Preference.ray([1, -1])])
-        .notes[0]
-        .startswith("[1] no non-negative")
-    )
+    assert Preference.stack([Preference.pareto(2), Preference.ray([1, -1])]).notes[0].startswith("[1] no non-negative")
 
 
 @pytest.mark.parametrize(

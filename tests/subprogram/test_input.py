@@ -151,9 +151,7 @@ def test_refusals_name_the_argument(options, words):
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_what_is_not_finite_is_refused(bad):
-    with pytest.raises(
-        NonFiniteError, match=r"losses: expected finite numbers, found (nan|inf) at index \(1,\)"
-    ):
+    with pytest.raises(NonFiniteError, match=r"losses: expected finite numbers, found (nan|inf) at index \(1,\)"):
         solve_subprogram(RAY, [1.0, bad], EYE)
     with pytest.raises(NonFiniteError, match=r"gramian: expected finite numbers"):
         solve_subprogram(RAY, [1.0, 1.0], [[1.0, bad], [bad, 1.0]])

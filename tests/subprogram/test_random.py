@@ -48,9 +48,7 @@ def test_gradients_that_are_parallel_only_up_to_rounding_are_parallel():
         g = rng.standard_normal(50)
         J = np.stack([g, ratio * g, rng.standard_normal(50)])
         rows = np.vstack([np.eye(3), [[ratio, -1.0, 0.0]]])
-        program = Program(
-            rows, J @ J.T, np.array([0, 0, 0, 0.5]), *simplex_of(np.ones(3), np.eye(3), "simplex"), 1
-        )
+        program = Program(rows, J @ J.T, np.array([0, 0, 0, 0.5]), *simplex_of(np.ones(3), np.eye(3), "simplex"), 1)
         assert is_inconsistent(program)
 
 

@@ -120,9 +120,7 @@ def relative_loss_profile(losses: ArrayLike, ray: ArrayLike) -> Tensor:
     F = to_float64(losses, "losses")
     r = _read_ray(ray, F)
     if not bool((r > 0).all()):
-        raise InputError(
-            f"ray: expected positive numbers, found {r.min().item():g}; losses are divided by them."
-        )
+        raise InputError(f"ray: expected positive numbers, found {r.min().item():g}; losses are divided by them.")
     _check_broadcast(F, r, "losses, ray")
     relative = F / r
     return relative / relative.sum(dim=-1, keepdim=True)
@@ -131,9 +129,7 @@ def relative_loss_profile(losses: ArrayLike, ray: ArrayLike) -> Tensor:
 def _reference(ref: ArrayLike, m: int) -> Tensor:
     corner = to_float64(ref, "ref").cpu()
     if corner.shape not in {(), (m,)}:
-        raise InputError(
-            f"ref: expected shape ({m},), as the points have, or one number, found {tuple(corner.shape)}."
-        )
+        raise InputError(f"ref: expected shape ({m},), as the points have, or one number, found {tuple(corner.shape)}.")
     check_finite(corner, "ref", NonFiniteError)
     return corner.expand(m)
 

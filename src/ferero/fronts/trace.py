@@ -83,8 +83,7 @@ def _read_preferences(preferences: object) -> list[Preference]:
         raise InputError("preferences: expected at least one, found none; for rays use ferero.spread(m, n).")
     if rays.ndim != 2:
         raise InputError(
-            "preferences: expected a list of Preference, or rays of shape (P, m), found shape "
-            f"{tuple(rays.shape)}."
+            f"preferences: expected a list of Preference, or rays of shape (P, m), found shape {tuple(rays.shape)}."
         )
     return [_read_ray(ray, i) for i, ray in enumerate(rays)]
 

@@ -33,9 +33,7 @@ def to_float64(value: ArrayLike, name: str) -> Tensor:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InputError(
-            f"{name}: expected an array of numbers, found {type(value).__name__}: {error}"
-        ) from None
+        raise InputError(f"{name}: expected an array of numbers, found {type(value).__name__}: {error}") from None
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name}: expected an array of real numbers, found dtype {array.dtype}.")
     return torch.from_numpy(np.array(array, dtype=np.float64, order="C"))
@@ -49,9 +47,7 @@ def to_vectors(value: ArrayLike, name: str, m: int) -> Tensor:
     """
     vectors = to_float64(value, name)
     if vectors.ndim == 0 or vectors.shape[-1] != m:
-        raise InputError(
-            f"{name}: expected shape (..., {m}), a number for each loss, found {tuple(vectors.shape)}."
-        )
+        raise InputError(f"{name}: expected shape (..., {m}), a number for each loss, found {tuple(vectors.shape)}.")
     return vectors
 
 

@@ -206,9 +206,7 @@ def _check_matrix(matrix: Tensor, name: str, shape: str) -> None:
 def _read_vectors(matrix: Tensor, name: str, vector: str) -> Array:
     """Returns the rows of ``matrix`` (k, m) as new unit rows; the caller calls one of them a ``vector``."""
     if 0 in matrix.shape:
-        raise ConeError(
-            f"{name}: expected at least one {vector}, found none in shape {tuple(matrix.shape)}; add one."
-        )
+        raise ConeError(f"{name}: expected at least one {vector}, found none in shape {tuple(matrix.shape)}; add one.")
     rows: Array = matrix.cpu().numpy()
     zero = np.flatnonzero(~rows.any(axis=1))
     if len(zero):

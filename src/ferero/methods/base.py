@@ -42,9 +42,7 @@ class Observation:
     gramian: Tensor | None = None
     slopes: Tensor | None = None
 
-    def __init__(
-        self, losses: ArrayLike, gramian: ArrayLike | None = None, slopes: ArrayLike | None = None
-    ) -> None:
+    def __init__(self, losses: ArrayLike, gramian: ArrayLike | None = None, slopes: ArrayLike | None = None) -> None:
         F = _as_tensor(losses, "losses")
         if F.ndim == 0 or F.shape[-1] == 0:
             raise InputError(f"losses: expected shape (..., m), one number for each, found {tuple(F.shape)}.")
@@ -94,9 +92,7 @@ class Method(Protocol[State]):
     def init(self, preference: Preference) -> State:
         """The state before the first step."""
 
-    def update(
-        self, preference: Preference, observation: Observation, state: State
-    ) -> tuple[Decision, State]:
+    def update(self, preference: Preference, observation: Observation, state: State) -> tuple[Decision, State]:
         """The weights for this step, and the state for the next; nothing is changed in place."""
 
 

@@ -125,9 +125,7 @@ def kkt_of(
     lam[k_f:] /= size
     return KKT(
         stationarity=float(np.sqrt(combined @ combined)),
-        complementarity=float(
-            (lam[k_f : k_f + m_g] * size[:m_g] * -linear[k_f : k_f + m_g]).max(initial=0.0)
-        ),
+        complementarity=float((lam[k_f : k_f + m_g] * size[:m_g] * -linear[k_f : k_f + m_g]).max(initial=0.0)),
         feasibility=violated,
         weights=weights,
         multipliers=lam,

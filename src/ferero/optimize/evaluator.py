@@ -12,15 +12,17 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from ferero.errors import InputError
 from ferero.subprogram.program import EPSILON, Array
 
-__all__ = ["Evaluator", "Function", "Point", "make_evaluator"]
+__all__ = ["Evaluator", "Function", "Indices", "Point", "make_evaluator"]
 
 Point = Any  # a torch tensor or a numpy array: what x0 is, fun gets
 Function = Callable[[Point], Point]
+Indices = NDArray[np.int64]
 
 
 class Evaluator(Protocol):
@@ -33,7 +35,7 @@ class Evaluator(Protocol):
         """F (P, m) at points (P, n)."""
         ...
 
-    def jacobians(self, runs: Array) -> Array:
+    def jacobians(self, runs: Indices) -> Array:
         """gradF^T (R, m, n) at those of the last points whose indices are given, (R,)."""
         ...
 
@@ -70,9 +72,7 @@ def _starts(x0: Point, runs: int) -> tuple[Point, Array]:
         x0 = x0.astype(np.float64) if x0.dtype.kind != "f" else x0
     elif not x0.is_floating_point():
         raise InputError(f"x0: expected a floating point tensor, found {x0.dtype}.")
-    numbers = (
-        x0.detach().cpu().double().numpy() if isinstance(x0, Tensor) else np.asarray(x0, dtype=np.float64)
-    )
+    numbers = x0.detach().cpu().double().numpy() if isinstance(x0, Tensor) else np.asarray(x0, dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise InputError("x0: expected finite numbers, found NaN or infinity.")
     if numbers.size == 0:
@@ -84,15 +84,13 @@ def _starts(x0: Point, runs: int) -> tuple[Point, Array]:
 
 
 def _check_losses(losses: Point, kind: type) -> None:
-    if not isinstance(losses, kind):
+    if not issubclass(type(losses), kind):
         raise InputError(
-            f"fun(x): expected one {kind.__name__} of m losses, as x0 is one, found {type(losses).__name__}; stack them, "
-            "for example torch.stack([f1, f2])."
+            f"fun(x): expected one {kind.__name__} of m losses, as x0 is one, found {type(losses).__name__}; stack "
+            "them, for example torch.stack([f1, f2])."
         )
     if losses.ndim != 1 or losses.shape[0] < 1:
-        raise InputError(
-            f"fun(x): expected a vector of m losses, shape (m,), found shape {tuple(losses.shape)}."
-        )
+        raise InputError(f"fun(x): expected a vector of m losses, shape (m,), found shape {tuple(losses.shape)}.")
 
 
 class _TorchEvaluator:
@@ -114,21 +112,17 @@ class _TorchEvaluator:
         self.m = len(self._values)
         return np.asarray(self._values.detach().cpu().double().numpy()[None])
 
-    def jacobians(self, runs: Array) -> Array:
+    def jacobians(self, runs: Indices) -> Array:
         del runs
         if self._jac is not None:
             rows = torch.as_tensor(self._jac(self._point.detach())).reshape(self.m, -1)
             return np.asarray(rows.detach().cpu().double().numpy()[None])
         if not self._values.requires_grad:
-            raise InputError(
-                "fun: its losses carry no gradient; compute them from theta with torch, or give jac=."
-            )
+            raise InputError("fun: its losses carry no gradient; compute them from theta with torch, or give jac=.")
         out = np.zeros((1, self.m, self._point.numel()))
         for i, one in enumerate(torch.eye(self.m, dtype=self._values.dtype, device=self._values.device)):
             last = i + 1 == self.m
-            (row,) = torch.autograd.grad(
-                self._values, self._point, one, retain_graph=not last, allow_unused=True
-            )
+            (row,) = torch.autograd.grad(self._values, self._point, one, retain_graph=not last, allow_unused=True)
             if row is not None:
                 out[0, i] = row.reshape(-1).cpu().numpy()
         return out
@@ -151,7 +145,7 @@ class _VmappedEvaluator:
         self.m = self._values.shape[1]
         return np.asarray(self._values.detach().cpu().double().numpy())
 
-    def jacobians(self, runs: Array) -> Array:
+    def jacobians(self, runs: Indices) -> Array:
         rows = [
             torch.autograd.grad(self._values[:, i].sum(), self._points, retain_graph=i + 1 < self.m)[0]
             for i in range(self.m)
@@ -203,7 +197,7 @@ class _NumpyEvaluator:
         self.m = len(values)
         return values[None]
 
-    def jacobians(self, runs: Array) -> Array:
+    def jacobians(self, runs: Indices) -> Array:
         del runs
         if self._jac is not None:
             found = np.asarray(self._jac(self.restore(self._point)), dtype=np.float64)
@@ -219,9 +213,7 @@ class _NumpyEvaluator:
         The start's size counts too, or a solution at zero would be approached with ever smaller differences.
         """
         x, start = self._point, np.abs(np.asarray(self._like, dtype=np.float64).reshape(-1))
-        typical = np.maximum(
-            np.maximum(np.abs(x), start), max(float(np.abs(x).mean()), float(start.mean())) or 1.0
-        )
+        typical = np.maximum(np.maximum(np.abs(x), start), max(float(np.abs(x).mean()), float(start.mean())) or 1.0)
         widths = np.cbrt(EPSILON) * typical
         columns = []
         for j, h in enumerate(widths):
@@ -247,5 +239,5 @@ class _Loop:
         self.m = self._copies[0].m
         return np.concatenate(values)
 
-    def jacobians(self, runs: Array) -> Array:
+    def jacobians(self, runs: Indices) -> Array:
         return np.concatenate([self._copies[i].jacobians(runs) for i in runs])

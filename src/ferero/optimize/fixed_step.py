@@ -80,9 +80,7 @@ def iterate(
         x = x + step * direction
         iteration += 1
     calls = iteration + 1
-    return Outcome(
-        status, x, losses, jacobian, sizes, iteration, calls * (1 + evaluator.gradient_cost), calls
-    )
+    return Outcome(status, x, losses, jacobian, sizes, iteration, calls * (1 + evaluator.gradient_cost), calls)
 
 
 def _relative_violation(preference: Preference, losses: Array) -> float:

@@ -143,9 +143,7 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
         change = losses - runs.losses
         fallen = -(proposal.weights * change).sum(axis=-1)
         bend = change - (runs.jacobian @ proposal.step[:, :, None])[:, :, 0]
-    correctable = (
-        ~accepted & runs.metric.is_scaled & ~runs.correcting & (fallen >= ACCEPTED_SHARE * proposal.expected)
-    )
+    correctable = ~accepted & runs.metric.is_scaled & ~runs.correcting & (fallen >= ACCEPTED_SHARE * proposal.expected)
     rejected = np.where(correctable, runs.radius, np.where(unseen, GROWTH * length, shrunk))
     runs.retreat = shrunk
     runs.radius = np.where(accepted, grown, rejected)
@@ -162,7 +160,7 @@ def _move(
     jacobian = runs.jacobian.copy()
     jacobian[moved] = evaluator.jacobians(moved)
     runs.evaluations[moved] += evaluator.gradient_cost
-    finite = np.isfinite(jacobian).all(axis=(1, 2))
+    finite: Mask = np.asarray(np.isfinite(jacobian).all(axis=(1, 2)))
     if not finite.all():
         jacobian = np.where(finite[:, None, None], jacobian, runs.jacobian)
         accepted &= finite

@@ -53,7 +53,7 @@ class Merit:
         self._divisors = self._floored()
 
     def _floored(self) -> Array:
-        """A with a floor, so that a loss at rest may move by rounding; infinite for padding, which never is the worst."""
+        """The rates with a floor, so that a loss at rest may move by rounding; infinite for padding."""
         largest = self.rates.max(axis=-1, keepdims=True)
         floored = np.maximum(self.rates, np.sqrt(EPSILON) * largest)
         return np.where((self.order != 0).any(axis=-1), floored, np.inf)
@@ -74,16 +74,14 @@ class Merit:
     def violation(self, values: Array) -> Array:
         """``[G]_+`` then ``|H|``, (P, k_c)."""
         inequalities = values.shape[1] - self.equalities
-        return np.concatenate(
-            [np.maximum(values[:, :inequalities], 0.0), np.abs(values[:, inequalities:])], axis=1
-        )
+        return np.concatenate([np.maximum(values[:, :inequalities], 0.0), np.abs(values[:, inequalities:])], axis=1)
 
     def value(self, losses: Array) -> Array:
         """The merit, (P,)."""
         worst = self.worst(self.order_values(losses))
         if not self.price.any():
             return worst
-        return worst + self.price * self.violation(self.constraint_values(losses)).sum(axis=-1)
+        return np.asarray(worst + self.price * self.violation(self.constraint_values(losses)).sum(axis=-1))
 
     def renew(self, losses: Array) -> None:
         """Take z and a from the losses of those runs that follow and whose every row has fallen."""

@@ -140,9 +140,7 @@ class LimitedMetric:
         self._steps, self._changes = self._steps[runs], self._changes[runs]
 
 
-def _curvature(
-    runs: Mask, is_scaled: Mask, s: Array, y: Array, image: Array
-) -> tuple[Array, Array, Array, Mask, Mask]:
+def _curvature(runs: Mask, is_scaled: Mask, s: Array, y: Array, image: Array) -> tuple[Array, Array, Array, Mask, Mask]:
     """The arguments, which runs learn from their step, and which of them for the first time."""
     bends = _dot(s, y) > np.finfo(np.float64).eps * np.sqrt(_dot(s, s) * _dot(y, y))
     first = runs & ~is_scaled & bends

@@ -49,8 +49,7 @@ def minimize(
     ``x <- x - 0.05 gradF w``, with the method's own weights.
 
     Args:
-        fun: ``fun(theta) -> (m,)`` losses. It gets what ``x0`` is: a torch tensor (gradients are taken by autograd) or a
-            numpy array.
+        fun: ``fun(theta) -> (m,)`` losses. It gets what ``x0`` is: a tensor (gradients by autograd) or a numpy array.
         x0: the start, of any shape.
         preference: what is wanted of the losses.
         method: `Ferero()` by default. Others need a fixed step.
@@ -133,9 +132,7 @@ def _run(
 
     if step == "auto":
         merit, cones = build_merit(preferences, readable, bounds, getattr(method, "domain", "adaptive"))
-        outcomes = descend(
-            evaluator, starts, losses, merit, is_optimal, max_iter=max_iter, tol=tol, on_round=recorder
-        )
+        outcomes = descend(evaluator, starts, losses, merit, is_optimal, max_iter=max_iter, tol=tol, on_round=recorder)
     else:
         cones, outcomes = [Cone(p.A) for p in preferences], []
         for run, preference in enumerate(preferences):
@@ -184,30 +181,22 @@ class _Recorder:
 
     def histories(self, runs: int) -> list[History]:
         """The accepted rounds of each run."""
+        taken = np.concatenate([record.accepted for _, record in self._rounds] or [np.zeros(0, dtype=bool)])
+        ids = np.concatenate([record.runs + first for first, record in self._rounds] or [np.zeros(0, dtype=np.int64)])
+        order = np.argsort(ids[taken], kind="stable")
+        ends = np.searchsorted(ids[taken][order], np.arange(runs + 1))
         m = self._start.shape[1]
-        none = [np.zeros(0, dtype=np.int64), np.zeros((0, m)), np.zeros((0, m)), *[np.zeros(0)] * 3]
-        parts = [
-            (
-                record.runs + first,
-                record.losses,
-                record.weights,
-                record.violation,
-                record.stationarity,
-                record.length,
-            )
-            for first, record in self._rounds
+        losses, weights = (self._column(name, (0, m))[taken][order] for name in ("losses", "weights"))
+        violation, stationarity, length = (
+            self._column(name, (0,))[taken][order] for name in ("violation", "stationarity", "length")
+        )
+        return [
+            History(np.concatenate([start[None], losses[at]]), weights[at], violation[at], stationarity[at], length[at])
+            for start, at in zip(self._start, map(slice, ends[:-1], ends[1:]), strict=True)
         ]
-        moved = np.concatenate([record.accepted for _, record in self._rounds] or [np.zeros(0, dtype=bool)])
-        columns = [np.concatenate(column)[moved] for column in zip(*parts, strict=True)] if parts else none
-        order = np.argsort(columns[0], kind="stable")
-        ends = np.searchsorted(columns[0][order], np.arange(runs + 1))
-        out = []
-        for run in range(runs):
-            at = order[ends[run] : ends[run + 1]]
-            _, losses, weights, violation, stationarity, length = (column[at] for column in columns)
-            trajectory = np.concatenate([self._start[run][None], losses])
-            out.append(History(trajectory, weights, violation, stationarity, length))
-        return out
+
+    def _column(self, name: str, empty: tuple[int, ...]) -> Array:
+        return np.concatenate([np.zeros(empty), *(getattr(record, name) for _, record in self._rounds)])
 
 
 def _result(
@@ -273,9 +262,7 @@ def _check_single(preference: Preference) -> None:
         raise InputError("preference: expected a single one, found a stack; use ferero.trace for several.")
 
 
-def _check_options(
-    method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float
-) -> None:
+def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float) -> None:
     refusal = method.understands(preference)
     if refusal is not None:
         raise UnsupportedError(f"{type(method).__name__}: {refusal}")
@@ -289,9 +276,9 @@ def _check_options(
             )
     elif not (isinstance(step, (int, float)) and np.isfinite(step) and step > 0):
         raise InputError(f'step: expected "auto" or a positive number, found {step!r}.')
-    if not (isinstance(max_iter, (int, np.integer)) and max_iter >= 0):
+    if max_iter < 0 or max_iter != int(max_iter):
         raise InputError(f"max_iter: expected a non-negative integer, found {max_iter!r}.")
-    if not (isinstance(tol, (int, float)) and tol > 0):
+    if not tol > 0:
         raise InputError(f"tol: expected a positive number, found {tol!r}.")
 
 

@@ -53,7 +53,7 @@ class Proposal:
 
 
 def propose(runs: Runs) -> Proposal:
-    """Solve the subprogram with its first eta, then with eta brought down (or up, while lengths are unknown) to the radius.
+    """Solve the subprogram with its first eta, then with eta brought down (or, lengths unknown, up) to the radius.
 
     The order's rows enter with their values, ``A (F - z)``, so that the rows that are not the worst may rise up to it.
     A step that is being corrected sees the losses bent by what it met when it was tried.
@@ -80,9 +80,7 @@ def propose(runs: Runs) -> Proposal:
         eta[misfit] /= ratio[misfit]
         part = rows[misfit], eta[misfit, None, None] * gramian[misfit], linear[misfit]
         lam[misfit] = _multipliers(*part, merit.rates[misfit], merit.price[misfit], merit.equalities)
-        weights[misfit], step[misfit], length[misfit] = _steps(
-            lam[misfit], rows[misfit], JM[misfit], eta[misfit]
-        )
+        weights[misfit], step[misfit], length[misfit] = _steps(lam[misfit], rows[misfit], JM[misfit], eta[misfit])
     ahead = bent + (J @ step[:, :, None])[:, :, 0]
     left = merit.violation(merit.constraint_values(ahead)).sum(axis=-1)
     along = (weights * (gramian @ weights[:, :, None])[:, :, 0]).sum(axis=-1)
@@ -119,17 +117,17 @@ def _steps(lam: Array, rows: Array, JM: Array, eta: Array) -> tuple[Array, Array
     return weights[:, 0], step, np.sqrt((step * step).sum(axis=-1))
 
 
-def _multipliers(
-    rows: Array, gramian: Array, linear: Array, rates: Array, price: Array, equalities: int
-) -> Array:
+def _multipliers(rows: Array, gramian: Array, linear: Array, rates: Array, price: Array, equalities: int) -> Array:
     """The subprograms of R runs, (R, k); constraint rows are present only if some run has a price."""
     k_f, priced = rates.shape[1], rows.shape[1] > rates.shape[1]
     if rows.shape[1] == k_f == 2 and rates.all():
         return on_segment(rows @ gramian @ rows.transpose(0, 2, 1), linear, rates)
     if len(rows) >= MANY_RUNS:
-        tensors = [torch.from_numpy(np.ascontiguousarray(array)) for array in (rows, gramian, linear, rates)]
-        total, bound = torch.ones(len(rows), dtype=torch.float64), torch.from_numpy(price)
-        return np.asarray(solve_batched(*tensors, total, equalities if priced else 0, bound)[0].numpy())
+        S, K, q, a, rho = (
+            torch.from_numpy(np.ascontiguousarray(array)) for array in (rows, gramian, linear, rates, price)
+        )
+        total = torch.ones(len(rows), dtype=torch.float64)
+        return np.asarray(solve_batched(S, K, q, a, total, equalities if priced else 0, rho)[0].numpy())
     out = np.zeros(linear.shape)
     for i in range(len(rows)):
         used, count = (rows.shape[1], equalities) if price[i] > 0 else (k_f, 0)

@@ -100,9 +100,7 @@ class Result:
 
     def __str__(self) -> str:
         names = self.preference.names
-        found = "  ".join(
-            f"{name} = {float(value):.6g}" for name, value in zip(names, self.losses, strict=True)
-        )
+        found = "  ".join(f"{name} = {float(value):.6g}" for name, value in zip(names, self.losses, strict=True))
         return (
             f"{self.status}: {self.message}\n  {found}\n  {self.kkt}\n"
             f"  {self.iterations} steps, {self.evaluations} evaluations"

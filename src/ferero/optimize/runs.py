@@ -102,7 +102,7 @@ class Runs:
         self.noise = 4 * EPSILON * np.maximum(np.abs(self.value), 1.0)
 
     def is_blind(self) -> Mask:
-        """Runs that have seen no curvature may be on a plateau whose slope the losses cannot show, but longer steps can."""
+        """Runs without any curvature yet may be on a plateau whose slope only longer steps can show."""
         unscaled = ~self.metric.is_scaled
         if not unscaled.any():
             return unscaled
@@ -126,8 +126,6 @@ class Runs:
 def _first_radius(points: Array, losses: Array, sizes: Array) -> Array:
     """The parameters' size, or less if a shorter step already brings every loss to its bound to first order; (P,)."""
     size = np.sqrt((points * points).sum(axis=-1))
-    to_bound = np.where((losses > 0) & (sizes > 0), losses / np.where(sizes > 0, sizes, 1.0), 0.0).max(
-        axis=-1
-    )
+    to_bound = np.where((losses > 0) & (sizes > 0), losses / np.where(sizes > 0, sizes, 1.0), 0.0).max(axis=-1)
     shortest = np.minimum(np.where(size > 0, size, np.inf), np.where(to_bound > 0, to_bound, np.inf))
     return np.asarray(FIRST_SHARE * np.where(np.isfinite(shortest), shortest, 1.0))

@@ -56,9 +56,7 @@ def measure(runs: Runs, proposal: Proposal) -> Measures:
     order_part = (proposal.order_part * (np.abs(merit.order) @ sizes)[:, :, 0]).sum(axis=-1)
     all_parts = order_part
     if merit.price.any():
-        all_parts = order_part + (
-            np.abs(proposal.constraint_part) * (np.abs(merit.rows) @ sizes)[:, :, 0]
-        ).sum(axis=-1)
+        all_parts = order_part + (np.abs(proposal.constraint_part) * (np.abs(merit.rows) @ sizes)[:, :, 0]).sum(axis=-1)
     scale = (np.abs(merit.rows) @ np.abs(runs.losses)[:, :, None])[:, :, 0] + np.abs(merit.offsets)
     relative = runs.violation / np.maximum(scale, 1.0)
     moved = np.sqrt((runs.points * runs.points).sum(axis=-1))
@@ -102,9 +100,7 @@ def raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float)
     wanting |= (measures.feasibility > tol) & measures.exhausted
     wanting &= runs.merit.price < HIGHEST_PRICE
     if wanting.any():
-        runs.merit.price = np.where(
-            wanting, np.maximum(PRICE_GROWTH * runs.merit.price, 1.0), runs.merit.price
-        )
+        runs.merit.price = np.where(wanting, np.maximum(PRICE_GROWTH * runs.merit.price, 1.0), runs.merit.price)
         runs.rejections = np.where(wanting, 0, runs.rejections)
         runs.raised_at = np.where(wanting, runs.iterations, runs.raised_at)
     return wanting

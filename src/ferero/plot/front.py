@@ -83,9 +83,7 @@ def _read_truth(truth: ArrayLike | None, m: int) -> Array | None:
 class _Picture:
     """Two or three losses on axes; matplotlib takes the coordinates of both in the same way."""
 
-    def __init__(
-        self, front: Front, ax: Axes | None, truth: Array | None, *, trajectories: bool, rays: bool
-    ) -> None:
+    def __init__(self, front: Front, ax: Axes | None, truth: Array | None, *, trajectories: bool, rays: bool) -> None:
         self.front, self.truth, self.m = front, truth, len(front.names)
         self.trajectories, self.rays = trajectories, rays
         self.is_ours = ax is None
@@ -158,9 +156,7 @@ class _Picture:
             segment = wanted_segment(preference, view)
             if segment is None:
                 continue
-            self.ax.plot(
-                *segment[::-1].T, color=color, **look
-            )  # from outside: dashes in step would make rings
+            self.ax.plot(*segment[::-1].T, color=color, **look)  # from outside: dashes in step would make rings
             if label:
                 self.ax.plot(*([[]] * self.m), color=self.page.ink, label=label, **look)
                 label = ""
@@ -169,9 +165,7 @@ class _Picture:
         for result, color in zip(self.front.results, self.colors, strict=True):
             self.ax.plot(*result.history.losses.T, color=color, linewidth=LINE, alpha=0.8, zorder=2)
         starts = np.unique(np.stack([r.history.losses[0] for r in self.front.results]), axis=0)
-        self._scatter(
-            starts, s=RING, facecolor=self.page.paper, edgecolor=self.page.ink, label="start", zorder=3
-        )
+        self._scatter(starts, s=RING, facecolor=self.page.paper, edgecolor=self.page.ink, label="start", zorder=3)
 
     def _draw_points(self) -> None:
         points = self.front.losses.numpy()

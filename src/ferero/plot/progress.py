@@ -76,9 +76,7 @@ def _draw_violation(ax: Axes, violation: Array) -> None:
     ax.set_ylabel("violation")
     if np.isnan(shown).all():
         ax.set_yticks([])
-        ax.text(
-            0.5, 0.5, "none", transform=ax.transAxes, ha="center", va="center", color=page.ink, fontsize=8
-        )
+        ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", va="center", color=page.ink, fontsize=8)
         return
     ax.set_yscale("log")
     marker = "o" if len(shown) < 30 else ""

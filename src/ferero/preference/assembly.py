@@ -113,9 +113,7 @@ def read_minimized(minimize: Expression | Iterable[Expression] | None) -> tuple[
         raise InputError("minimize: expected an expression, found none; leave it out to minimise every loss")
     for item in expressions:
         if not isinstance(item, Expression):
-            raise InputError(
-                f"minimize: expected expressions such as f.a + f.b, found {item} ({type(item).__name__})"
-            )
+            raise InputError(f"minimize: expected expressions such as f.a + f.b, found {item} ({type(item).__name__})")
     return tuple(expression.form for expression in expressions)
 
 
@@ -151,8 +149,6 @@ def _rows(names: Sequence[str], parts: Sequence[Constraint]) -> tuple[Tensor, Te
     forms = [part.form for part in parts]
     for part, form in zip(parts, forms, strict=True):
         if not all(math.isfinite(c) for c in (form.constant, *(c for _, c in form.terms))):
-            raise InputError(
-                f"constraints: '{part}' is not finite after left minus right; rescale the losses"
-            )
+            raise InputError(f"constraints: '{part}' is not finite after left minus right; rescale the losses")
     rows = torch.tensor([form.row(names) for form in forms], dtype=torch.float64).reshape(-1, len(names))
     return rows, torch.tensor([form.constant for form in forms], dtype=torch.float64) + 0.0

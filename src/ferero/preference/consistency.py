@@ -62,9 +62,7 @@ def check_consistent(names: Sequence[str], constraints: Sequence[Constraint]) ->
     system = _system(names, wanted)
     if not _is_independent(system, len(wanted)):
         _check_contradiction(system, wanted)
-        notes += [
-            f"'{wanted[i]}' is redundant: the other constraints imply it" for i in _redundant(system, wanted)
-        ]
+        notes += [f"'{wanted[i]}' is redundant: the other constraints imply it" for i in _redundant(system, wanted)]
     notes += [
         f"no non-negative losses can meet {_listed([wanted[i] for i in unmet])}"
         for unmet in _unmet_by_nonnegative(system)
@@ -115,9 +113,7 @@ def _check_contradiction(system: _System, constraints: Sequence[Constraint]) -> 
         fewer = _refutation(system.only([j for j in culprits if j != i]))
         culprits = culprits if fewer is None else [j for j in culprits if j != i]
     clash = _listed([constraints[i] for i in culprits])
-    raise ContradictionError(
-        f"constraints contradict each other: no losses satisfy {clash}; drop or relax one of them"
-    )
+    raise ContradictionError(f"constraints contradict each other: no losses satisfy {clash}; drop or relax one of them")
 
 
 def _refutation(system: _System, *, nonnegative: bool = False) -> list[int] | None:

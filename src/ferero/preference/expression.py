@@ -39,9 +39,7 @@ class Expression:
     def __post_init__(self) -> None:
         for name, coefficient in (*self.form.terms, ("1", self.form.constant)):
             if not math.isfinite(coefficient):
-                raise InputError(
-                    f"expression: the coefficient of '{name}' is {coefficient}; rescale the losses"
-                )
+                raise InputError(f"expression: the coefficient of '{name}' is {coefficient}; rescale the losses")
 
     __array_ufunc__ = None  # numpy scalars on the left then leave the operator to us
     __hash__ = None  # type: ignore[assignment]  # `==` makes a constraint
@@ -170,9 +168,7 @@ def compare(left: Any, relation: Relation, right: Any) -> Constraint:
             raise InputError(f"'{left} {relation} {right}': abs() on both sides; bound each alone")
         return compare(right, _FLIPPED[relation], left)
     absolute = isinstance(left, AbsExpression)
-    return Constraint(
-        left.form if absolute else _form(left, relation), relation, _form(right, relation), absolute
-    )
+    return Constraint(left.form if absolute else _form(left, relation), relation, _form(right, relation), absolute)
 
 
 def _form(value: Any, operator: str) -> LinearForm:

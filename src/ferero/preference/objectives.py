@@ -110,9 +110,7 @@ def did_you_mean(name: str, known: Sequence[str]) -> str:
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str):
-        raise InputError(
-            f"names: expected strings, found {name!r} ({type(name).__name__}); write objectives(*names)"
-        )
+        raise InputError(f"names: expected strings, found {name!r} ({type(name).__name__}); write objectives(*names)")
     if not name.isidentifier():
         raise InputError(f"names: expected identifiers such as 'loss_1', found '{name}'; rename it")
     if name in _RESERVED or hasattr(Objectives, name):

@@ -209,9 +209,7 @@ class Preference:
         return cls.ray(weights.min() / weights, cone=cone, names=names)
 
     @classmethod
-    def between(
-        cls, a: ArrayLike, b: ArrayLike, *, cone: Cone | None = None, names: Names = None
-    ) -> Preference:
+    def between(cls, a: ArrayLike, b: ArrayLike, *, cone: Cone | None = None, names: Names = None) -> Preference:
         """Losses on the line through two points, both ways: `p.ray` points from a to b, `p.through` is a.
 
         Args:
@@ -437,16 +435,12 @@ class Preference:
 
     def _check_stack(self, what: str) -> None:
         if not self.members:
-            raise InputError(
-                f"{what}: expected a stack, found a single preference; write Preference.stack([p])"
-            )
+            raise InputError(f"{what}: expected a stack, found a single preference; write Preference.stack([p])")
 
 
 def _read_names(names: Objectives | Sequence[str]) -> Objectives:
     if isinstance(names, str) or not isinstance(names, Objectives | Sequence):
-        raise InputError(
-            f"names: expected ferero.objectives(...) or a list, found {names!r} ({type(names).__name__})"
-        )
+        raise InputError(f"names: expected ferero.objectives(...) or a list, found {names!r} ({type(names).__name__})")
     return as_objectives(names, len(names))
 
 

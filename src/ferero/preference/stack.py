@@ -46,13 +46,9 @@ def _check_member(member: Preference, index: int, first: Preference) -> None:
     if not hasattr(member, "members"):
         raise InputError(f"preferences[{index}]: expected a Preference, found {type(member).__name__}")
     if member.members:
-        raise InputError(
-            f"preferences[{index}]: expected a single preference, found a stack; pass its members"
-        )
+        raise InputError(f"preferences[{index}]: expected a single preference, found a stack; pass its members")
     if member.names != first.names:
-        raise InputError(
-            f"preferences[{index}]: expected the names of the first, {first.names}, found {member.names}"
-        )
+        raise InputError(f"preferences[{index}]: expected the names of the first, {first.names}, found {member.names}")
 
 
 def _matrices(members: Sequence[Preference]) -> dict[str, Tensor]:

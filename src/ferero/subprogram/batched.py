@@ -52,9 +52,7 @@ def solve_batched(
     """
     programs = Programs(rows, gramian, linear, simplex, total, equalities, bound)
     k, k_f = linear.shape[-1], simplex.shape[-1]
-    if (
-        k == k_f == 2 and linear.device.type == "cpu" and bool(simplex.all())
-    ):  # to look is free on the CPU only
+    if k == k_f == 2 and linear.device.type == "cpu" and bool(simplex.all()):  # to look is free on the CPU only
         return on_segment(programs)
     bounded = isinstance(bound, Tensor) or math.isfinite(bound)
     if candidates(k_f, k - k_f - equalities, equalities, bounded) <= CANDIDATES:
@@ -110,9 +108,7 @@ class _Newton(NamedTuple):
         right = torch.cat([toward_z / self.below - toward_y / self.above - self.wrong, self.missing], dim=-1)
         solved = torch.linalg.lu_solve(self.factors, self.pivots, right[..., None])[..., 0]
         mu = solved[:, :-1]
-        return _Point(
-            mu, -solved[:, -1:], (toward_z - at.z * mu) / self.below, (toward_y + at.y * mu) / self.above
-        )
+        return _Point(mu, -solved[:, -1:], (toward_z - at.z * mu) / self.below, (toward_y + at.y * mu) / self.above)
 
 
 def _iterate(scaled: Scaled, idle: Tensor) -> Tensor:

@@ -113,9 +113,5 @@ def _residual_of_shares(corners: Tensor, linear: Tensor, shares: Tensor) -> Tens
     left -= (shares * left).sum(dim=-1, keepdim=True)
     slack, size = left.abs(), linear.abs()
     relative = slack / torch.addcmul(size, lengths, length).clamp_(min=TINY)
-    gap = (
-        slack
-        * shares
-        / torch.addcmul((size * shares).sum(dim=-1, keepdim=True), length, length).clamp_(min=TINY)
-    )
+    gap = slack * shares / torch.addcmul((size * shares).sum(dim=-1, keepdim=True), length, length).clamp_(min=TINY)
     return torch.where(left > 0, relative, torch.minimum(relative, gap)).amax(dim=-1)

@@ -219,9 +219,7 @@ def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
     return program.feasible(lam if math.isfinite(lam.sum()) else np.zeros(k))
 
 
-def _piqp(
-    quadratic: Array, cost: Array, matrix: Array, right: Array, equalities: int, lowest: Array | None
-) -> Array:
+def _piqp(quadratic: Array, cost: Array, matrix: Array, right: Array, equalities: int, lowest: Array | None) -> Array:
     """Multipliers (k,) of ``matrix x <= right``, the last rows equalities, whatever piqp thinks of them."""
     inequalities = len(right) - equalities
     import piqp

@@ -151,8 +151,7 @@ def _read(preference: Preference, losses: ArrayLike, gramian: ArrayLike) -> tupl
     F, K = _to_array(losses, "losses"), _to_array(gramian, "gramian")
     if F.ndim == 0 or F.shape[-1] != m:
         raise InputError(
-            f"losses: expected shape (..., {m}), one number for each of {', '.join(preference.names)}, found "
-            f"{F.shape}."
+            f"losses: expected shape (..., {m}), one number for each of {', '.join(preference.names)}, found {F.shape}."
         )
     if K.ndim < 2 or K.shape[-2:] != (m, m):
         raise InputError(
@@ -277,9 +276,7 @@ def _pack(solved: _Solved, sizes: tuple[int, int, int], device: torch.device) ->
     parts = (solved.weights, solved.multipliers, solved.slopes, np.array(solved.numbers))
     weights, multipliers, slopes, numbers = (torch.from_numpy(part) for part in parts)
     if device.type != "cpu":
-        weights, multipliers, slopes, numbers = (
-            part.to(device) for part in (weights, multipliers, slopes, numbers)
-        )
+        weights, multipliers, slopes, numbers = (part.to(device) for part in (weights, multipliers, slopes, numbers))
     c, psi, residual = numbers.unbind()
     return Solution(weights, multipliers, slopes, c, psi, residual, solved.status, solved.solver, sizes)
 
@@ -288,8 +285,7 @@ def _pack_batch(
     solved: Sequence[_Solved], batch: tuple[int, ...], sizes: tuple[int, int, int], device: torch.device
 ) -> Solution:
     weights, multipliers, slopes, numbers = (
-        torch.from_numpy(np.array([one[i] for one in solved])).reshape(*batch, -1).to(device)
-        for i in range(4)
+        torch.from_numpy(np.array([one[i] for one in solved])).reshape(*batch, -1).to(device) for i in range(4)
     )
     c, psi, residual = numbers.unbind(-1)
     solvers = ", ".join(sorted({one.solver for one in solved}))

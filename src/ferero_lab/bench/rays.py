@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -36,9 +37,7 @@ class Attempt:
     distance: float
 
 
-def solve_ray(
-    problem: Problem, start: Tensor, ray: Tensor, degrees: float, distance: float = 0.01
-) -> Attempt:
+def solve_ray(problem: Problem, start: Tensor, ray: Tensor, degrees: float, distance: float = 0.01) -> Attempt:
     """`ferero.minimize` with its defaults."""
     preference = ferero.Preference.ray(ray)
     found: list[ferero.Result] = []
@@ -74,15 +73,13 @@ def _two(count: int, tick: Callable[[], None]) -> list[Row]:
         attempts, prices = [], []
         for ray, start in zip(rays, starts, strict=True):
             attempts.append(solve_ray(problem, start, ray, 0.1))
-            prices.append((seconds(lambda x=start: _losses_and_jacobian(problem, x)), seconds(_bare_piqp)))  # type: ignore[misc]
+            prices.append((seconds(partial(_losses_and_jacobian, problem, start)), seconds(_bare_piqp)))
             tick()
         group = f"two objectives, {family}"
         evaluations = [attempt.evaluations for attempt in attempts]
         share = sum(attempt.reached for attempt in attempts) / count
         bar = 0.99 if most is not None else None
-        rows.append(
-            Row(group, "reached (0.1 degrees, 0.01 of the front)", share, bar, True, f"{count} random rays")
-        )
+        rows.append(Row(group, "reached (0.1 degrees, 0.01 of the front)", share, bar, True, f"{count} random rays"))
         rows.append(Row(group, "evaluations, median", median(evaluations), most, note=summary(evaluations)))
         unit = median(one for one, _ in prices) + median(bare for _, bare in prices)
         ratio = median(attempt.time / (attempt.evaluations * unit) for attempt in attempts)
@@ -118,25 +115,30 @@ def _three(count: int, tick: Callable[[], None]) -> list[Row]:
 
 
 def _trace(tick: Callable[[], None]) -> list[Row]:
-    """Both timed in the same run, in turn; the median of five rounds."""
     problem, rows = Exponential(), []
     for family in ("easy", "hard", "normal"):
         generator = torch.Generator().manual_seed(9)
         rays, starts = problem.rays(100, generator), problem.starts(family, 100, generator)
         preferences = [ferero.Preference.ray(ray) for ray in rays]
-        ferero.trace(problem, starts, preferences)
-        together, alone = [], []
-        for turn in range(5):
-            together.append(seconds(lambda: ferero.trace(problem, starts, preferences)))
-            alone += [
-                seconds(lambda i=i: ferero.minimize(problem, starts[i], preferences[i]))  # type: ignore[misc]
-                for i in range(4 * turn, 4 * turn + 4)
-            ]
-            tick()
-        note = f"{1e3 * median(together):.0f} ms against {1e3 * median(alone):.1f} ms"
-        ratio = median(together) / median(alone)
-        rows.append(Row("trace", f"100 rays over one minimize, {family} starts", ratio, 8.0, note=note))
+        together, alone = _together_and_alone(problem, starts, preferences, tick)
+        note = f"{1e3 * together:.0f} ms against {1e3 * alone:.1f} ms"
+        rows.append(Row("trace", f"100 rays over one minimize, {family} starts", together / alone, 8.0, note=note))
     return rows
+
+
+def _together_and_alone(
+    problem: Problem, starts: Tensor, preferences: list[ferero.Preference], tick: Callable[[], None]
+) -> tuple[float, float]:
+    """Median times of five traces and of twenty single solves of the same, in turn."""
+    ferero.trace(problem, starts, preferences)
+    together, alone = [], []
+    for turn in range(5):
+        together.append(seconds(lambda: ferero.trace(problem, starts, preferences)))
+        for i in range(4 * turn, 4 * turn + 4):
+            call = partial(ferero.minimize, problem, starts[i], preferences[i])
+            alone.append(seconds(call))
+        tick()
+    return median(together), median(alone)
 
 
 def _losses_and_jacobian(problem: Problem, start: Tensor) -> list[Tensor]:
@@ -151,7 +153,5 @@ def _bare_piqp() -> None:
     solver.settings.eps_abs = solver.settings.eps_rel = 1e-12
     Q = np.asfortranarray([[1.0, 0.2, 0.4], [0.2, 1.0, -0.4], [0.4, -0.4, 0.4]])
     lower, upper = np.array([0.0, 0.0, -np.inf]), np.full(3, np.inf)
-    solver.setup(
-        Q, np.array([0.0, 0.0, -0.1]), np.asfortranarray([[0.5, 0.5, 0.0]]), np.ones(1), x_l=lower, x_u=upper
-    )
+    solver.setup(Q, np.array([0.0, 0.0, -0.1]), np.asfortranarray([[0.5, 0.5, 0.0]]), np.ones(1), x_l=lower, x_u=upper)
     solver.solve()

@@ -13,7 +13,7 @@ __all__ = ["long_residual"]
 def long_residual(instance: SubprogramInstance, solution: Solution, bound: float = np.inf) -> float:
     """The worst relative violation of primal feasibility, complementary slackness and the multipliers' domain.
 
-    A row's slack counts against ``|S_i gradF| D + |q_i|`` with ``D = sum |lam_i| |S_i gradF|``; slack times the room its
+    A slack counts against ``|S_i gradF| D + |q_i|`` with ``D = sum |lam_i| |S_i gradF|``; slack times the room its
     multiplier has left against ``D^2 + |q|.|lam|``; of the two the smaller.
 
     Args:
@@ -34,9 +34,7 @@ def long_residual(instance: SubprogramInstance, solution: Solution, bound: float
     fall = S @ (K @ (S.T @ lam))
     c = lam[: len(A)] @ (q - fall)[: len(A)]
     slack = q - fall - c * a
-    longest = max(
-        (length / entry for length, entry in zip(lengths, a, strict=True) if entry > 0), default=long(0)
-    )
+    longest = max((length / entry for length, entry in zip(lengths, a, strict=True) if entry > 0), default=long(0))
     uncancelled = max(np.abs(lam) @ lengths, len(S) * np.finfo(float).eps * longest)
     scale = lengths * uncancelled + np.abs(q)
     terms = uncancelled**2 + np.abs(q) @ np.abs(lam)
@@ -48,5 +46,5 @@ def long_residual(instance: SubprogramInstance, solution: Solution, bound: float
         room = high - lam[i] if slack[i] > 0 else lam[i] - low
         by_row = abs(slack[i]) / scale[i] if scale[i] > 0 else abs(slack[i])
         by_gap = abs(slack[i]) * min(room, 1e100) / terms if terms > 0 else long(0)
-        worst = max(worst, outside, min(by_row, by_gap))
+        worst = max(worst, outside, np.minimum(by_row, by_gap))
     return float(worst)

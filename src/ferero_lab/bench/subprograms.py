@@ -34,13 +34,11 @@ def golden_subprograms() -> list[dict[str, Any]]:
 def solve_golden(instance: dict[str, Any], **options: Any) -> Solution:
     """One golden subprogram, solved."""
     m = len(instance["losses"])
-    matrices = {
-        name: torch.tensor(instance[name], dtype=torch.float64).reshape((-1, m) if name[0] in "AB" else (-1,))
-        for name in ("A", "B_g", "b_g", "B_h", "b_h")
-    }
+    A, B_g, B_h = (torch.tensor(instance[name], dtype=torch.float64).reshape(-1, m) for name in ("A", "B_g", "B_h"))
+    preference = Preference.from_matrices(A, B_g, instance["b_g"], B_h, instance["b_h"])
     gramian = torch.tensor(instance["gramian"], dtype=torch.float64).reshape(m, m)
     options = {key: instance[key] for key in ("c_g", "c_h", "domain")} | options
-    return solve_subprogram(Preference.from_matrices(**matrices), instance["losses"], gramian, **options)
+    return solve_subprogram(preference, instance["losses"], gramian, **options)
 
 
 def bench_subprograms(quick: bool, tick: Callable[[], None]) -> list[Row]:
@@ -50,13 +48,9 @@ def bench_subprograms(quick: bool, tick: Callable[[], None]) -> list[Row]:
     errors = []
     for golden in golden_subprograms():
         slopes = np.asarray(golden["slopes"])
-        errors.append(
-            float(np.linalg.norm(solve_golden(golden).slopes.numpy() - slopes) / np.linalg.norm(slopes))
-        )
+        errors.append(float(np.linalg.norm(solve_golden(golden).slopes.numpy() - slopes) / np.linalg.norm(slopes)))
         tick()
-    rows = [
-        Row(GROUP, "golden: worst relative slope error", max(errors), 1e-7, note=f"{len(errors)} instances")
-    ]
+    rows = [Row(GROUP, "golden: worst relative slope error", max(errors), 1e-7, note=f"{len(errors)} instances")]
     residuals, solvers = [], []
     for _ in range(consistent):
         instance = random_instance(rng)
@@ -66,9 +60,7 @@ def bench_subprograms(quick: bool, tick: Callable[[], None]) -> list[Row]:
         tick()
     failed = int((np.array(residuals) > 1e-6).sum())
     counts = ", ".join(f"{name} {solvers.count(name)}" for name in sorted(set(solvers)))
-    rows.append(
-        Row(GROUP, f"{consistent} consistent: residual > 1e-6", failed, 0, note=f"worst {max(residuals):.1e}")
-    )
+    rows.append(Row(GROUP, f"{consistent} consistent: residual > 1e-6", failed, 0, note=f"worst {max(residuals):.1e}"))
     rows.append(Row(GROUP, "of these solved by clarabel", solvers.count("clarabel"), note=counts))
     missed, elastic = 0, []
     for _ in range(inconsistent):
@@ -78,9 +70,7 @@ def bench_subprograms(quick: bool, tick: Callable[[], None]) -> list[Row]:
         tick()
     rows.append(Row(GROUP, f"{inconsistent} inconsistent: not called unbounded", missed, 0))
     over = int((np.array(elastic) > 1e-6).sum())
-    rows.append(
-        Row(GROUP, "the same with bound=10: residual > 1e-6", over, 0, note=f"worst {max(elastic):.1e}")
-    )
+    rows.append(Row(GROUP, "the same with bound=10: residual > 1e-6", over, 0, note=f"worst {max(elastic):.1e}"))
     return rows + _timings(rng, 40 if quick else 300, tick)
 
 
@@ -117,9 +107,7 @@ def _timings(rng: np.random.Generator, count: int, tick: Callable[[], None]) -> 
     for m, pairs in times.items():
         ours, bare = (1e6 * float(np.median(column)) for column in zip(*pairs, strict=True))
         note = f"{ours:.0f} us against {bare:.0f} us"
-        rows.append(
-            Row(GROUP, f"m = {m}: median time over (3 piqp + 60 us)", ours / (3 * bare + 60), 1.0, note=note)
-        )
+        rows.append(Row(GROUP, f"m = {m}: median time over (3 piqp + 60 us)", ours / (3 * bare + 60), 1.0, note=note))
     if fallbacks:
         rows.append(Row(GROUP, "fallbacks to clarabel: median ms", 1e3 * float(np.median(fallbacks))))
     return rows

@@ -67,8 +67,7 @@ class Page:
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "\n".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
         self._parts.append(
-            f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n'
-            f"<tbody>\n{body}\n</tbody></table></div>"
+            f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
         )
 
     def picture(self, picture: Picture, caption: str) -> None:
