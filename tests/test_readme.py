@@ -1,0 +1,36 @@
+"""The README is run: its snippets in order, its commands by name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_snippets_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    mpl.use("Agg")
+    scope: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL):
+        exec(compile(block, "README.md", "exec"), scope)
+    plt.close("all")
+    printed = capsys.readouterr().out
+    assert "converged" in printed
+    assert scope["r"].success  # type: ignore[attr-defined]
+
+
+def test_exactly_two_commands_set_everything_up() -> None:
+    commands = re.findall(r"^    (make \w+)", README, flags=re.MULTILINE)
+    assert commands == ["make demo", "make test"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert all(f"\n{command.split()[1]}: $(READY)" in makefile for command in commands)
+
+
+def test_what_the_readme_links_to_exists() -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
