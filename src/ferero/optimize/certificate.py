@@ -7,12 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ferero.errors import InputError
 from ferero.optimize.evaluator import Function, Point, make_evaluator
+from ferero.optimize.scale import gradient_scale, row_scale
 from ferero.preference import Preference
 from ferero.subprogram import Program, solve_exact
 from ferero.subprogram.program import Array
 
-__all__ = ["HELD", "KKT", "certify", "kkt_of"]
+__all__ = ["HELD", "KKT", "certify", "check_count", "check_single", "kkt_of", "no_certificate"]
 
 HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
 
@@ -53,8 +55,8 @@ def certify(
 ) -> KKT:
     """How far ``x`` is from meeting the first-order conditions of the preference, whoever found it.
 
-    Stationarity is relative to the largest gradient norm at ``x`` and, where given, at ``x0``. Without an ``x0`` the
-    size of a loss over the size of ``x`` counts as a gradient too, so that one objective at its minimum passes.
+    Stationarity is relative to the largest gradient norm at ``x``, and to a thousandth of that at ``x0`` (all of it for
+    one objective alone). Without an ``x0`` a point a tenth of the size of ``x`` away takes its place.
 
     Args:
         fun: ``fun(theta) -> (m,)``, as in `ferero.minimize`.
@@ -69,27 +71,54 @@ def certify(
         >>> ferero.certify(fun, torch.zeros(3), ferero.Preference.ray([1.0, 1.0])).worst < 1e-9
         True
     """
+    check_single(preference)
+    losses, jacobian, point = _at(fun, x, jac)
+    check_count(preference, len(losses))
+    if not (np.isfinite(losses).all() and np.isfinite(jacobian).all()):
+        return no_certificate(preference)
+    norms = np.linalg.norm(jacobian, axis=1)
+    away = _nearby(x, point) if x0 is None else x0
+    largest = np.linalg.norm(_at(fun, away, jac)[1], axis=1)
+    return kkt_of(preference, losses, jacobian, gradient_scale(norms, np.maximum(norms, np.nan_to_num(largest))))
+
+
+def _at(fun: Function, x: Point, jac: Function | None) -> tuple[Array, Array, Array]:
+    """F (m,), gradF^T (m, n) and the flat point (n,)."""
     evaluator, points = make_evaluator(fun, x, jac, 1)
     losses = evaluator.losses(points)[0]
-    jacobian = evaluator.jacobians(np.zeros(1, dtype=np.int64))[0]
-    norms = np.linalg.norm(jacobian, axis=1)
-    if x0 is not None:
-        start_evaluator, start = make_evaluator(fun, x0, jac, 1)
-        start_evaluator.losses(start)
-        others = np.linalg.norm(start_evaluator.jacobians(np.zeros(1, dtype=np.int64))[0], axis=1)
-    else:
-        size = float(np.linalg.norm(points[0]))
-        others = np.abs(losses) / size if size > 0 else np.zeros_like(losses)
-    return kkt_of(preference, losses, jacobian, np.maximum(norms, others))
+    return losses, evaluator.jacobians(np.zeros(1, dtype=np.int64))[0], points[0]
 
 
-def kkt_of(
-    preference: Preference,
-    losses: Array,
-    jacobian: Array,
-    gradient_sizes: Array,
-    loss_sizes: Array | None = None,
-) -> KKT:
+def _nearby(x: Point, point: Array) -> Point:
+    """A tenth of the point's size away (of 1 at the origin), the same in every coordinate."""
+    size = float(np.linalg.norm(point)) or 1.0
+    return x + 0.1 * size / np.sqrt(point.size)
+
+
+def check_single(preference: Preference) -> None:
+    """Refuses what is not one preference."""
+    if not isinstance(preference, Preference):
+        raise InputError(f"preference: expected a ferero.Preference, found {type(preference).__name__}.")
+    if preference.members:
+        raise InputError("preference: expected a single one, found a stack; use ferero.trace for several.")
+
+
+def check_count(preference: Preference, found: int) -> None:
+    """Refuses a function of another number of losses."""
+    if found != preference.m:
+        raise InputError(
+            f"fun(x): expected {preference.m} losses, as the preference names them ({', '.join(preference.names)}), "
+            f"found {found}."
+        )
+
+
+def no_certificate(preference: Preference) -> KKT:
+    """What can be said where losses or gradients are not finite."""
+    rows = preference.A.shape[0] + preference.m_g + preference.m_h
+    return KKT(np.inf, np.inf, np.inf, np.full(preference.m, np.nan), np.full(rows, np.nan))
+
+
+def kkt_of(preference: Preference, losses: Array, jacobian: Array, gradient_sizes: Array) -> KKT:
     """The certificate from numbers alone.
 
     Rows of the order that active constraints hold up (``w = 0`` whatever the gradients) prove nothing; they are taken
@@ -100,13 +129,10 @@ def kkt_of(
         losses: F, (m,).
         jacobian: gradF^T, (m, n).
         gradient_sizes: the norm that each loss's gradient counts as having, (m,).
-        loss_sizes: what each loss counts as being of, where relative is meant; ``|F|`` if None.
     """
     A, rows, b = _rows(preference)
     m_g, m_h, k_f = preference.m_g, preference.m_h, len(A)
-    size_of_losses = np.abs(losses) if loss_sizes is None else np.maximum(np.abs(losses), loss_sizes)
-    size = np.abs(rows[k_f:]) @ size_of_losses + np.abs(b)
-    size[size == 0] = 1.0
+    size = row_scale(rows[k_f:], b, losses)
     rows[k_f:] /= size[:, None]
     values = rows[k_f:] @ losses + b / size
     linear = np.zeros(len(rows))
@@ -125,7 +151,7 @@ def kkt_of(
     lam[k_f:] /= size
     return KKT(
         stationarity=float(np.sqrt(combined @ combined)),
-        complementarity=float((lam[k_f : k_f + m_g] * size[:m_g] * -linear[k_f : k_f + m_g]).max(initial=0.0)),
+        complementarity=abs(float((lam[k_f : k_f + m_g] * size[:m_g] * linear[k_f : k_f + m_g]).min(initial=0.0))),
         feasibility=violated,
         weights=weights,
         multipliers=lam,

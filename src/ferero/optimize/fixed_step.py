@@ -11,6 +11,7 @@ import torch
 from ferero.methods import Method, Observation
 from ferero.optimize.evaluator import Evaluator
 from ferero.optimize.runs import Outcome, Round
+from ferero.optimize.scale import gradient_scale, row_scale
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
 
@@ -45,7 +46,7 @@ def iterate(
         on_round: called after every step; True ends the run.
     """
     x, state = start.copy(), method.init(preference)
-    sizes = np.zeros(evaluator.m)
+    sizes = largest = np.zeros(evaluator.m)
     taken: _Step | None = None
     status, iteration = "max_iter", 0
     while True:
@@ -56,7 +57,9 @@ def iterate(
             if taken is not None:
                 x, losses, jacobian = taken.origin
             break
-        sizes = np.maximum(sizes, np.linalg.norm(jacobian, axis=1))
+        norms = np.linalg.norm(jacobian, axis=1)
+        largest = np.maximum(largest, norms)
+        sizes = gradient_scale(norms, largest)
         if taken is not None and on_round(_round(x, losses, taken)):
             status = "stopped"
             break
@@ -86,8 +89,8 @@ def iterate(
 def _relative_violation(preference: Preference, losses: Array) -> float:
     """The largest violation, each relative to ``|B||F| + |b|``."""
     rows = torch.cat([preference.B_g, preference.B_h]).numpy()
-    size = np.abs(rows) @ np.abs(losses) + np.abs(torch.cat([preference.b_g, preference.b_h]).numpy())
-    relative = preference.violation(losses).numpy() / np.where(size > 0, size, 1.0)
+    size = row_scale(rows, torch.cat([preference.b_g, preference.b_h]).numpy(), losses)
+    relative = preference.violation(losses).numpy() / size
     return float(relative.max(initial=0.0))
 
 

@@ -171,7 +171,8 @@ def _move(
     runs.points = np.where(accepted[:, None], trial, runs.points)
     runs.losses = np.where(accepted[:, None], losses, runs.losses)
     runs.jacobian = jacobian
-    runs.sizes = np.maximum(runs.sizes, np.sqrt((jacobian * jacobian).sum(axis=-1)))
+    runs.norms = np.sqrt((jacobian * jacobian).sum(axis=-1))
+    runs.largest = np.maximum(runs.largest, runs.norms)
     runs.iterations = runs.iterations + accepted
     runs.merit.renew(runs.losses)
     return {int(i): "non_finite" for i in np.flatnonzero(~finite)}

@@ -19,6 +19,7 @@ from ferero.subprogram.program import EPSILON, Array
 
 __all__ = ["Mask", "Merit"]
 
+CONSTRAINED_FLOOR = 1e-2  # a loss near zero must be able to rise where a constraint asks for it
 Mask = NDArray[np.bool_]
 
 
@@ -58,6 +59,10 @@ class Merit:
         floored = np.maximum(self.rates, np.sqrt(EPSILON) * largest)
         return np.where((self.order != 0).any(axis=-1), floored, np.inf)
 
+    def _floor(self) -> Array:
+        """The least share of the largest rate that a row gets, (P, 1); without constraints none, to escape weak optima."""
+        return np.where((self.rows != 0).any(axis=(1, 2)), CONSTRAINED_FLOOR, 0.0)[:, None]
+
     def order_values(self, losses: Array) -> Array:
         """``A (F - z)``, (P, k_f)."""
         return np.asarray((self.order @ (losses - self.origin)[:, :, None])[:, :, 0])
@@ -91,6 +96,9 @@ class Merit:
         if falls.any():
             self.origin = np.where(falls[:, None], losses, self.origin)
             values = (self.order @ (losses - self.lower)[:, :, None])[:, :, 0]
+            values = np.maximum(values, self._floor() * values.max(axis=-1, keepdims=True)) * (self.order != 0).any(
+                axis=-1
+            )
             scaled = values * (self.rates.sum(axis=-1) / np.maximum(values.sum(axis=-1), 1e-300))[:, None]
             usable = falls & (values >= 0).all(axis=-1) & (values.sum(axis=-1) > 0)
             self.rates = np.where(usable[:, None], scaled, self.rates)

@@ -14,7 +14,7 @@ from ferero.errors import InputError, UnsupportedError
 from ferero.geometry import Cone
 from ferero.geometry.arrays import ArrayLike, to_float64
 from ferero.methods import Ferero, Method
-from ferero.optimize.certificate import KKT, kkt_of
+from ferero.optimize.certificate import KKT, check_count, check_single, kkt_of, no_certificate
 from ferero.optimize.evaluator import Evaluator, Function, Point, make_evaluator
 from ferero.optimize.fixed_step import iterate
 from ferero.optimize.globalization import descend
@@ -74,7 +74,7 @@ def minimize(
         >>> r.status, round(float(r.losses[1] / r.losses[0]), 4)
         ('converged', 2.0)
     """
-    _check_single(preference)
+    check_single(preference)
     method = Ferero() if method is None else method
     _check_options(method, preference, step, max_iter, tol)
     evaluator, starts = make_evaluator(fun, x0, jac, 1)
@@ -96,7 +96,7 @@ def minimize_many(
     """`minimize` for several preferences at once: one start for all, (n,), or one for each, (P, n)."""
     method = Ferero() if method is None else method
     for preference in preferences:
-        _check_single(preference)
+        check_single(preference)
         _check_options(method, preference, step, max_iter, tol)
     evaluator, starts = make_evaluator(fun, x0, jac, len(preferences))
     return _run(evaluator, starts, list(preferences), method, step, max_iter, tol, lower, None)
@@ -115,11 +115,7 @@ def _run(
 ) -> list[Result]:
     losses = evaluator.losses(starts)
     m = preferences[0].m
-    if evaluator.m != m:
-        raise InputError(
-            f"fun(x0): expected {m} losses, as the preference names them ({', '.join(preferences[0].names)}), "
-            f"found {evaluator.m}."
-        )
+    check_count(preferences[0], evaluator.m)
     bounds = _lower_bounds(lower, m)
     recorder = _Recorder(evaluator, losses, callback)
     readable = np.where(np.isfinite(losses).all(axis=1, keepdims=True), losses, 1.0)
@@ -127,7 +123,7 @@ def _run(
     certificates: dict[int, KKT] = {}
 
     def is_optimal(run: int, values: Array, jacobian: Array, sizes: Array) -> bool:
-        certificates[run] = kkt_of(preferences[run], values, jacobian, sizes, np.abs(losses[run]))
+        certificates[run] = kkt_of(preferences[run], values, jacobian, sizes)
         return certificates[run].worst <= tol
 
     if step == "auto":
@@ -152,7 +148,7 @@ def _run(
     results, histories = [], recorder.histories(len(outcomes))
     for i, outcome in enumerate(outcomes):
         arrived = outcome.status == "converged"
-        kkt = certificates[i] if arrived else _kkt(preferences[i], outcome, np.abs(losses[i]))
+        kkt = certificates[i] if arrived else _kkt(preferences[i], outcome)
         results.append(_result(evaluator, preferences[i], outcome, cones[i], kkt, histories[i], tol))
     return results
 
@@ -229,11 +225,10 @@ def _result(
     )
 
 
-def _kkt(preference: Preference, outcome: Outcome, start: Array) -> KKT:
+def _kkt(preference: Preference, outcome: Outcome) -> KKT:
     if np.isfinite(outcome.losses).all() and np.isfinite(outcome.jacobian).all():
-        return kkt_of(preference, outcome.losses, outcome.jacobian, outcome.gradient_sizes, start)
-    rows = preference.A.shape[0] + preference.m_g + preference.m_h
-    return KKT(np.inf, np.inf, np.inf, np.full(preference.m, np.nan), np.full(rows, np.nan))
+        return kkt_of(preference, outcome.losses, outcome.jacobian, outcome.gradient_sizes)
+    return no_certificate(preference)
 
 
 def _like(x: Point, values: Array) -> Point:
@@ -253,13 +248,6 @@ def _shifted(preference: Preference, lower: Array) -> Preference:
         b_h=preference.b_h + preference.B_h @ shift,
         names=preference.names,
     )
-
-
-def _check_single(preference: Preference) -> None:
-    if not isinstance(preference, Preference):
-        raise InputError(f"preference: expected a ferero.Preference, found {type(preference).__name__}.")
-    if preference.members:
-        raise InputError("preference: expected a single one, found a stack; use ferero.trace for several.")
 
 
 def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float) -> None:

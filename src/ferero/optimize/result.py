@@ -10,6 +10,7 @@ import numpy as np
 from ferero.geometry import Cone
 from ferero.optimize.certificate import KKT
 from ferero.optimize.evaluator import Point
+from ferero.optimize.scale import row_scale
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
 
@@ -133,7 +134,7 @@ def _binding(preference: Preference, losses: Array, tol: float) -> str:
     violation = preference.violation(losses).numpy()
     rows = np.vstack([preference.B_g.numpy(), preference.B_h.numpy()])
     offsets = np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
-    scale = np.abs(rows) @ np.abs(losses) + np.abs(offsets)
+    scale = row_scale(rows, offsets, losses)
     labels = (*preference.labels_g, *preference.labels_h)
     worst: dict[str, float] = {}
     for label, amount, size in zip(labels, violation, scale, strict=True):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ferero.optimize.evaluator import Evaluator
 from ferero.optimize.merit import Mask, Merit
 from ferero.optimize.metric import Metric, make_metric
+from ferero.optimize.scale import gradient_scale
 from ferero.subprogram.program import EPSILON, Array
 
 __all__ = ["Outcome", "Round", "Runs"]
@@ -63,7 +64,7 @@ class Runs:
     Attributes:
         ids: their indices, (P,).
         points, losses, jacobian: (P, n), (P, m), (P, m, n).
-        sizes: the largest gradient norm of each loss so far, (P, m).
+        norms, largest: of each loss's gradient, here and so far, (P, m).
         radius: the trust radius, (P,).
         bend: what a rejected step showed of the losses beyond first order, (P, m); zero unless ``correcting``.
         retreat: the radius to go back to if the correction fails, (P,).
@@ -78,8 +79,9 @@ class Runs:
         self.ids = np.arange(P)
         self.points, self.losses, self.merit = points, losses, merit
         self.jacobian = evaluator.jacobians(self.ids)
-        self.sizes = np.sqrt((self.jacobian * self.jacobian).sum(axis=-1))
-        self.radius = _first_radius(points, losses - merit.lower, self.sizes)
+        self.norms = np.sqrt((self.jacobian * self.jacobian).sum(axis=-1))
+        self.largest = self.norms
+        self.radius = _first_radius(points, losses - merit.lower, self.norms)
         self.metric: Metric = make_metric(P, n)
         self.bend = np.zeros_like(losses)
         self.correcting: Mask = np.zeros(P, dtype=bool)
@@ -101,12 +103,16 @@ class Runs:
         self.value = merit.worst(self.order_values) + merit.price * self.violation.sum(axis=-1)
         self.noise = 4 * EPSILON * np.maximum(np.abs(self.value), 1.0)
 
+    def sizes(self) -> Array:
+        """What each loss's gradient counts as being of, (P, m)."""
+        return gradient_scale(self.norms, self.largest)
+
     def is_blind(self) -> Mask:
         """Runs without any curvature yet may be on a plateau whose slope only longer steps can show."""
         unscaled = ~self.metric.is_scaled
         if not unscaled.any():
             return unscaled
-        return np.asarray(unscaled & (self.rejections < BLIND_STEPS) & (self.sizes > 0).any(axis=-1))
+        return np.asarray(unscaled & (self.rejections < BLIND_STEPS) & (self.norms > 0).any(axis=-1))
 
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""
@@ -120,7 +126,7 @@ class Runs:
         """The end of one run."""
         steps = int(self.iterations[i])
         counts = steps, int(self.evaluations[i]), steps + 1
-        return Outcome(status, self.points[i], self.losses[i], self.jacobian[i], self.sizes[i], *counts)
+        return Outcome(status, self.points[i], self.losses[i], self.jacobian[i], self.sizes()[i], *counts)
 
 
 def _first_radius(points: Array, losses: Array, sizes: Array) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ferero.errors import ConeError
 from ferero.geometry import Cone
-from ferero.optimize.merit import Merit
+from ferero.optimize.merit import CONSTRAINED_FLOOR, Merit
 from ferero.preference import Preference
 from ferero.subprogram import Program, simplex_of, solve_exact
 from ferero.subprogram.program import Array, Domain
@@ -82,6 +82,8 @@ def build_merit(
             price[i] = 0.0
         else:
             rates[i, :k], follows[i] = _proportional(A, losses[i] - lower, domain)
+            if p.m_g + p.m_h:
+                rates[i, :k] = np.maximum(rates[i, :k], CONSTRAINED_FLOOR * rates[i, :k].max())
         for B, b, at in ((p.B_g, p.b_g, 0), (p.B_h, p.b_h, m_g)):
             size = np.abs(B.numpy()) @ np.abs(losses[i]) + np.abs(b.numpy())
             size[size == 0] = 1.0

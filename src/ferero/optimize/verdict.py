@@ -11,6 +11,7 @@ from ferero.optimize.certificate import HELD
 from ferero.optimize.merit import Mask
 from ferero.optimize.proposal import Proposal
 from ferero.optimize.runs import Runs
+from ferero.optimize.scale import row_scale
 from ferero.subprogram import Program, solve_exact
 from ferero.subprogram.program import EPSILON, Array
 
@@ -33,12 +34,14 @@ class Measures:
     Attributes:
         stationarity: ``|gradF w|`` relative to the order's part at its largest gradients.
         balance: relative to all parts at their largest gradients.
+        decrement: the expected decrease of the weighted losses relative to them: what the next step can still bring.
         feasibility: the largest relative violation.
         exhausted: whether steps have become too small for the numbers to show, or were rejected too often.
     """
 
     stationarity: Array
     balance: Array
+    decrement: Array
     feasibility: Array
     exhausted: Mask
 
@@ -52,18 +55,20 @@ def measure(runs: Runs, proposal: Proposal) -> Measures:
     merit = runs.merit
     combined = (proposal.weights[:, None, :] @ runs.jacobian)[:, 0]
     size = np.sqrt((combined * combined).sum(axis=-1))
-    sizes = runs.sizes[:, :, None]
+    sizes = runs.sizes()[:, :, None]
     order_part = (proposal.order_part * (np.abs(merit.order) @ sizes)[:, :, 0]).sum(axis=-1)
     all_parts = order_part
     if merit.price.any():
         all_parts = order_part + (np.abs(proposal.constraint_part) * (np.abs(merit.rows) @ sizes)[:, :, 0]).sum(axis=-1)
-    scale = (np.abs(merit.rows) @ np.abs(runs.losses)[:, :, None])[:, :, 0] + np.abs(merit.offsets)
-    relative = runs.violation / np.maximum(scale, 1.0)
+    relative = runs.violation / row_scale(merit.rows, merit.offsets, runs.losses)
+    weighted = (np.abs(proposal.weights) * np.abs(runs.losses - merit.lower)).sum(axis=-1)
+    expected = np.where(runs.metric.is_scaled, proposal.expected, 0.0)
     moved = np.sqrt((runs.points * runs.points).sum(axis=-1))
     invisible = (proposal.predicted <= runs.noise) | (proposal.length <= EPSILON * moved)
     return Measures(
         stationarity=size / np.where(order_part > 0, order_part, np.inf),
         balance=size / np.where(all_parts > 0, all_parts, np.inf),
+        decrement=expected / np.where(weighted > 0, weighted, np.inf),
         feasibility=relative.max(axis=-1, initial=0.0),
         exhausted=(invisible & ~runs.is_blind()) | (runs.rejections > MOST_REJECTIONS),
     )
@@ -74,16 +79,16 @@ def judge(
 ) -> dict[int, str]:
     """How the runs that are done have ended, by their place among those going."""
     done: dict[int, str] = {}
-    arrived = (measures.stationarity <= tol) & (measures.feasibility <= tol)
+    arrived = (measures.stationarity <= tol) & (measures.feasibility <= tol) & (measures.decrement <= tol)
     spent = runs.iterations >= max_iter
     wanting = _wants_a_higher_price(runs, proposal, measures, tol)
     if not (arrived | measures.exhausted | spent | wanting).any():
         return done
-    unmet = measures.feasibility > tol
+    unmet, sizes = measures.feasibility > tol, runs.sizes()
     for i in np.flatnonzero(arrived | measures.exhausted | spent | wanting):
         is_candidate = arrived[i] or measures.exhausted[i] or spent[i]
         may_pay_more = unmet[i] and runs.merit.price[i] < HIGHEST_PRICE
-        if is_candidate and is_optimal(int(runs.ids[i]), runs.losses[i], runs.jacobian[i], runs.sizes[i]):
+        if is_candidate and is_optimal(int(runs.ids[i]), runs.losses[i], runs.jacobian[i], sizes[i]):
             done[int(i)] = "converged"
         elif unmet[i] and (measures.exhausted[i] or wanting[i]) and _is_violation_stuck(runs, int(i), tol):
             done[int(i)] = "unattainable"
@@ -98,6 +103,7 @@ def raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float)
     """Multiply the price where a violation would stay for good; returns where."""
     wanting = _wants_a_higher_price(runs, proposal, measures, tol)
     wanting |= (measures.feasibility > tol) & measures.exhausted
+    wanting |= _would_violate(runs, proposal, tol)
     wanting &= runs.merit.price < HIGHEST_PRICE
     if wanting.any():
         runs.merit.price = np.where(wanting, np.maximum(PRICE_GROWTH * runs.merit.price, 1.0), runs.merit.price)
@@ -112,6 +118,12 @@ def _wants_a_higher_price(runs: Runs, proposal: Proposal, measures: Measures, to
     threshold = np.where(runs.merit.price > 0, NEARLY_STATIONARY, WITHOUT_PRICE)
     has_moved = runs.iterations > runs.raised_at
     return np.asarray(unmended & (measures.balance <= threshold) & has_moved & ~runs.correcting)
+
+
+def _would_violate(runs: Runs, proposal: Proposal, tol: float) -> Mask:
+    """Where violating a constraint further is worth its price, the price is too low."""
+    worse = proposal.left > (1.0 + tol) * runs.violation.sum(axis=-1) + tol
+    return np.asarray(worse & (runs.merit.price > 0) & ~runs.correcting)
 
 
 def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
@@ -137,7 +149,7 @@ def _is_violation_stuck(runs: Runs, i: int, tol: float) -> bool:
     """Whether the shortest subgradient of the violation vanishes: no first-order step reduces it."""
     merit = runs.merit
     rows, J, values = merit.rows[i], runs.jacobian[i], runs.constraint_values[i]
-    scale = np.abs(rows) @ np.abs(runs.losses[i]) + np.abs(merit.offsets[i])
+    scale = row_scale(rows, merit.offsets[i], runs.losses[i])
     is_equality = np.arange(len(rows)) >= len(rows) - merit.equalities
     violated = np.where(is_equality, np.abs(values), values) > tol * scale
     active = ~violated & (is_equality | (values > -tol * scale))
@@ -148,5 +160,5 @@ def _is_violation_stuck(runs: Runs, i: int, tol: float) -> bool:
         linear = -rows[active] @ gramian @ pull
         program = Program(rows[active], gramian, linear, np.zeros(0), 1.0, equalities, 1.0)
         pull = pull + program.weights(solve_exact(program).multipliers)
-    whole = float(np.abs(rows[violated]).sum(axis=0) @ runs.sizes[i])
+    whole = float(np.abs(rows[violated]).sum(axis=0) @ runs.sizes()[i])
     return bool(np.linalg.norm(pull @ J) <= STUCK_VIOLATION * whole)

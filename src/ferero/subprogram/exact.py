@@ -22,6 +22,7 @@ __all__ = ["Answer", "factor", "is_inconsistent", "solve_exact"]
 
 ACCEPTED = 1e-10  # relative residual at which an answer is taken without a second opinion
 SOLVER_TOLERANCE = 1e-12
+FAR = 1e20  # sides of rows of unit norm beyond which piqp drops the row, and says so on stdout
 OTHER_LENGTHS = (1e3, 1e-3)  # scales to try where the typical length was none
 
 
@@ -85,12 +86,34 @@ def _solve(program: Program, *, last_resort: bool = True) -> Answer:
     best = Answer(lam, program.residual(lam), "piqp")
     if best.residual > ACCEPTED:
         best = _better(best, _mended(program, lam, "active set"))
+    if best.residual > ACCEPTED:
+        lam = _at_best_corner(program, best.multipliers)
+        best = _better(best, Answer(lam, program.residual(lam), "active set"))
     if best.residual > ACCEPTED and last_resort:
         best = _better(best, _mended(program, _second_opinion(program), "clarabel"))
         for length in OTHER_LENGTHS:
             if best.residual > ACCEPTED:
                 best = _better(best, _mended(program, _interior_point(program, length), "active set"))
     return best
+
+
+def _at_best_corner(program: Program, lam: Array) -> Array:
+    """The same with the order's part at the corner whose row is met worst.
+
+    Where the constraints alone fix the direction, their multipliers may be so large that the order's are lost beside
+    them; what is left to choose is the row that c belongs to.
+    """
+    k_f = len(program.simplex)
+    if not k_f:
+        return lam
+    left = (program.linear - program.quadratic @ lam)[:k_f]
+    worst = int(
+        np.where(program.simplex > 0, left / np.where(program.simplex > 0, program.simplex, 1.0), -np.inf).argmax()
+    )
+    corner = lam.copy()
+    corner[:k_f] = 0.0
+    corner[worst] = 1.0 / program.a[worst]
+    return corner
 
 
 def _mended(program: Program, lam: Array, solver: Literal["active set", "clarabel"]) -> Answer:
@@ -199,7 +222,7 @@ def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
     if not norms.all():
         norms[norms == 0] = 1.0
     matrix /= norms[:, None]
-    right = -program.linear / norms
+    right = np.maximum(np.minimum(-program.linear / norms, FAR), -FAR)
     price = norms / (length * length)
     quadratic = np.zeros((r + 1 + priced, r + 1 + priced))
     quadratic.flat[: r * (r + 2 + priced) : r + 2 + priced] = 1.0

@@ -1,0 +1,44 @@
+"""What "relative" means: the size of a constraint's terms, and of a loss's gradient, at the point in question."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ferero.subprogram.program import Array
+
+__all__ = ["gradient_scale", "row_scale"]
+
+SEEN_SHARE = 1e-3  # of the largest gradient seen on the way that still counts
+
+
+def row_scale(rows: Array, offsets: Array, losses: Array) -> Array:
+    """``|B||F| + |b|`` for each row, (..., k).
+
+    A row that asks one loss to be zero has no size of its own there; it is measured against the largest loss.
+
+    Args:
+        rows: B, (..., k, m).
+        offsets: b, (..., k).
+        losses: F, (..., m).
+    """
+    magnitude, size = np.abs(rows), np.abs(losses)
+    scale = (magnitude @ size[..., None])[..., 0] + np.abs(offsets)
+    to_zero = ((rows != 0).sum(axis=-1) == 1) & (offsets == 0)
+    if to_zero.any():
+        scale = np.where(to_zero, magnitude.max(axis=-1) * size.max(axis=-1, keepdims=True), scale)
+    return np.where(scale > 0, scale, 1.0)
+
+
+def gradient_scale(norms: Array, largest: Array) -> Array:
+    """The size that each loss's gradient counts as having, (..., m).
+
+    Its norm here, but no less than a thousandth of the largest seen, since all gradients may vanish at once. One loss
+    alone has nothing to cancel with, and is measured against the largest seen.
+
+    Args:
+        norms: at the point, (..., m).
+        largest: seen on the way, the start's among them, (..., m).
+    """
+    if norms.shape[-1] == 1:
+        return np.maximum(norms, largest)
+    return np.maximum(norms, SEEN_SHARE * largest)
