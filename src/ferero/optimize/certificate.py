@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,18 +166,13 @@ def _rows(preference: Preference) -> tuple[Array, Array, Array]:
 
 
 def _without_held_rows(program: Program, lam: Array) -> Array:
-    """The multipliers with the order's rows that the constraints hold taken out, as often as there are any."""
+    """The multipliers where the order's rows that the constraints hold count for nothing, as often as there are any."""
     k_f = len(program.simplex)
-    counted = np.ones(k_f, dtype=bool)
-    while (held := _held(lam[:k_f], program.rows[:k_f], program.weights(lam))).any():
-        counted &= ~held
-        lam = np.zeros_like(lam)
-        if not counted.any():
-            break
-        kept = np.concatenate([counted, np.ones(len(lam) - k_f, dtype=bool)])
-        rows, linear = program.rows[kept], program.linear[kept]
-        rest = Program(rows, program.gramian, linear, program.simplex[counted], 1.0, program.equalities)
-        lam[kept] = solve_exact(rest).multipliers
+    while (held := _held(lam[:k_f] * (program.simplex > 0), program.rows[:k_f], program.weights(lam))).any():
+        program = replace(program, simplex=np.where(held, 0.0, program.simplex))
+        if not program.simplex.any():
+            return np.zeros_like(lam)
+        lam = solve_exact(program).multipliers
     return lam
 
 

@@ -60,7 +60,7 @@ class Merit:
         return np.where((self.order != 0).any(axis=-1), floored, np.inf)
 
     def _floor(self) -> Array:
-        """The least share of the largest rate that a row gets, (P, 1); without constraints none, to escape weak optima."""
+        """The least share of the largest rate that a row gets, (P, 1); none without constraints (weak optima)."""
         return np.where((self.rows != 0).any(axis=(1, 2)), CONSTRAINED_FLOOR, 0.0)[:, None]
 
     def order_values(self, losses: Array) -> Array:
@@ -103,6 +103,15 @@ class Merit:
             usable = falls & (values >= 0).all(axis=-1) & (values.sum(axis=-1) > 0)
             self.rates = np.where(usable[:, None], scaled, self.rates)
             self._divisors = self._floored()
+
+    def hold(self, rows: Mask, losses: Array) -> None:
+        """Ask that the masked rows of the order, (P, k_f), do not rise above where they are: new inequalities."""
+        for j in np.flatnonzero(rows.any(axis=0)):
+            here = (self.order[:, j] * losses).sum(axis=-1)
+            size = np.where(here != 0, np.abs(here), 1.0)
+            row = np.where(rows[:, j, None], self.order[:, j] / size[:, None], 0.0)
+            self.rows = np.concatenate([row[:, None], self.rows], axis=1)
+            self.offsets = np.concatenate([np.where(rows[:, j], -here / size, -1.0)[:, None], self.offsets], axis=1)
 
     def drop(self, rows: Mask) -> None:
         """Take the masked rows, (P, k_f), out of the order."""

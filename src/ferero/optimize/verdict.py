@@ -130,7 +130,8 @@ def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
     """Rows of the order that active constraints hold, whatever the gradients, stop the others no more; whether any.
 
     Without this every point with ``f.c == 0.7`` would be optimal while c is among the objectives: c cannot fall, so
-    not all of them can. What cannot be improved is taken out of the order, and the rest is minimised.
+    not all of them can. What cannot be improved is taken out of the order, and the rest is minimised. A row that
+    rests on an inequality could rise again for the others' sake, so it is asked not to.
     """
     if not runs.merit.price.any():
         return False
@@ -139,9 +140,16 @@ def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
     cancelled = np.abs(proposal.weights).max(axis=-1) <= HELD * size
     held = part > HELD * size[:, None]
     others = ((runs.merit.order != 0).any(axis=-1) & ~held).any(axis=-1)
-    drop = cancelled & others
+    settled = proposal.predicted <= np.sqrt(EPSILON) * np.maximum(np.abs(runs.value), 1.0)
+    drop = cancelled & others & settled
     if drop.any():
-        runs.merit.drop(held & drop[:, None])
+        inequalities = proposal.constraint_part[:, : proposal.constraint_part.shape[1] - runs.merit.equalities]
+        by_inequality = (np.abs(inequalities) * np.abs(runs.merit.rows[:, : inequalities.shape[1]]).sum(axis=-1)).sum(
+            axis=-1
+        )
+        held &= drop[:, None]
+        runs.merit.hold(held & (by_inequality > HELD * size)[:, None], runs.losses)
+        runs.merit.drop(held)
     return bool(drop.any())
 
 
