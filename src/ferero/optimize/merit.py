@@ -88,6 +88,15 @@ class Merit:
             return worst
         return np.asarray(worst + self.price * self.violation(self.constraint_values(losses)).sum(axis=-1))
 
+    def magnitude(self, losses: Array) -> Array:
+        """What the merit would be if nothing in it cancelled: its rounding is that of these numbers, (P,)."""
+        terms = (np.abs(self.order) @ (np.abs(losses) + np.abs(self.origin))[:, :, None])[:, :, 0]
+        size = (terms / self._divisors).max(axis=-1)
+        if self.price.any():
+            parts = (np.abs(self.rows) @ np.abs(losses)[:, :, None])[:, :, 0] + np.abs(self.offsets)
+            size = size + self.price * parts.sum(axis=-1)
+        return np.asarray(size)
+
     def renew(self, losses: Array) -> None:
         """Take z and a from the losses of those runs that follow and whose every row has fallen."""
         if not self.follows.any():

@@ -101,7 +101,7 @@ class Runs:
         self.constraint_values = merit.constraint_values(self.losses)
         self.violation = merit.violation(self.constraint_values)
         self.value = merit.worst(self.order_values) + merit.price * self.violation.sum(axis=-1)
-        self.noise = 4 * EPSILON * np.maximum(np.abs(self.value), 1.0)
+        self.noise = 4 * EPSILON * merit.magnitude(self.losses)
 
     def sizes(self) -> Array:
         """What each loss's gradient counts as being of, (P, m)."""

@@ -140,7 +140,7 @@ def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
     cancelled = np.abs(proposal.weights).max(axis=-1) <= HELD * size
     held = part > HELD * size[:, None]
     others = ((runs.merit.order != 0).any(axis=-1) & ~held).any(axis=-1)
-    settled = proposal.predicted <= np.sqrt(EPSILON) * np.maximum(np.abs(runs.value), 1.0)
+    settled = proposal.predicted <= np.sqrt(EPSILON) * runs.merit.magnitude(runs.losses)
     drop = cancelled & others & settled
     if drop.any():
         inequalities = proposal.constraint_part[:, : proposal.constraint_part.shape[1] - runs.merit.equalities]
