@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ferero.errors import InputError
 from ferero.methods.base import Decision, Observation, check_observation, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import Domain, Solver, solve_subprogram
+from ferero.subprogram.solve import check_options
 
 __all__ = ["Ferero", "FereroState"]
 
@@ -55,6 +57,11 @@ class Ferero:
     domain: Domain = "adaptive"
     bound: float | None = None
     solver: Solver = "exact"
+
+    def __post_init__(self) -> None:
+        check_options(self.c_g, self.c_h, self.solver, self.bound)
+        if self.domain not in ("adaptive", "simplex"):
+            raise InputError(f'domain: expected "adaptive" or "simplex", found {self.domain!r}.')
 
     def understands(self, preference: Preference) -> str | None:  # noqa: ARG002  # part of the protocol
         """None: it takes every preference."""

@@ -67,7 +67,7 @@ class FereroSA:
     requires: ClassVar[frozenset[str]] = frozenset({"losses", "slopes"})
     has_merit: ClassVar[bool] = False
 
-    gamma: float = 0.1
+    gamma: float = 0.01
     c_g: float = 1.0
     c_h: float = 1.0
     domain: Domain = "adaptive"

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ferero.errors import InputError
-from ferero.subprogram.program import EPSILON, Array
+from ferero.subprogram.program import Array
 
 __all__ = ["Evaluator", "Function", "Indices", "Point", "make_evaluator"]
 
@@ -53,6 +53,8 @@ def make_evaluator(fun: Function, x0: Point, jac: Function | None, runs: int) ->
         jac: ``jac(theta) -> (m, n)``, or None.
         runs: P.
     """
+    if not callable(fun):
+        raise InputError(f"fun: expected a function of theta that returns m losses, found {type(fun).__name__}.")
     first, starts = _starts(x0, runs)
     if isinstance(first, Tensor):
         single = _TorchEvaluator(fun, first, jac)
@@ -93,6 +95,14 @@ def _check_losses(losses: Point, kind: type) -> None:
         raise InputError(f"fun(x): expected a vector of m losses, shape (m,), found shape {tuple(losses.shape)}.")
 
 
+def _checked_jacobian(found: Array, m: int, shape: tuple[int, ...]) -> Array:
+    """A user's Jacobian, (m, n) or (m, *x.shape), as (1, m, n)."""
+    n = int(np.prod(shape))
+    if found.shape not in ((m, n), (m, *shape)):
+        raise InputError(f"jac(x): expected shape ({m}, {n}), a row for each loss, found {found.shape}.")
+    return found.reshape(1, m, n)
+
+
 class _TorchEvaluator:
     """One point at a time; m backward passes through one graph."""
 
@@ -115,8 +125,8 @@ class _TorchEvaluator:
     def jacobians(self, runs: Indices) -> Array:
         del runs
         if self._jac is not None:
-            rows = torch.as_tensor(self._jac(self._point.detach())).reshape(self.m, -1)
-            return np.asarray(rows.detach().cpu().double().numpy()[None])
+            rows = torch.as_tensor(self._jac(self._point.detach())).detach().cpu().double().numpy()
+            return _checked_jacobian(rows, self.m, tuple(self._like.shape))
         if not self._values.requires_grad:
             raise InputError("fun: its losses carry no gradient; compute them from theta with torch, or give jac=.")
         out = np.zeros((1, self.m, self._point.numel()))
@@ -124,7 +134,7 @@ class _TorchEvaluator:
             last = i + 1 == self.m
             (row,) = torch.autograd.grad(self._values, self._point, one, retain_graph=not last, allow_unused=True)
             if row is not None:
-                out[0, i] = row.reshape(-1).cpu().numpy()
+                out[0, i] = row.reshape(-1).cpu().double().numpy()
         return out
 
 
@@ -201,10 +211,7 @@ class _NumpyEvaluator:
         del runs
         if self._jac is not None:
             found = np.asarray(self._jac(self.restore(self._point)), dtype=np.float64)
-            n = self._point.size
-            if found.size != self.m * n:
-                raise InputError(f"jac(x): expected shape ({self.m}, {n}), found {found.shape}.")
-            return found.reshape(1, self.m, n)
+            return _checked_jacobian(found, self.m, self._like.shape)
         return self._differences()[None]
 
     def _differences(self) -> Array:
@@ -214,14 +221,15 @@ class _NumpyEvaluator:
         """
         x, start = self._point, np.abs(np.asarray(self._like, dtype=np.float64).reshape(-1))
         typical = np.maximum(np.maximum(np.abs(x), start), max(float(np.abs(x).mean()), float(start.mean())) or 1.0)
-        widths = np.cbrt(EPSILON) * typical
+        widths = np.cbrt(np.finfo(self._like.dtype).eps) * typical
         columns = []
         for j, h in enumerate(widths):
             ahead, behind = x.copy(), x.copy()
             ahead[j] += h
             behind[j] -= h
-            rise = np.asarray(self._fun(self.restore(ahead))) - np.asarray(self._fun(self.restore(behind)))
-            columns.append(rise / (ahead[j] - behind[j]))
+            above, below = self.restore(ahead), self.restore(behind)
+            rise = np.asarray(self._fun(above), dtype=np.float64) - np.asarray(self._fun(below), dtype=np.float64)
+            columns.append(rise / float(above.flat[j] - below.flat[j]))
         return np.stack(columns, axis=1)
 
 

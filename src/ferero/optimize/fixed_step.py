@@ -17,6 +17,7 @@ from ferero.subprogram.program import Array
 
 __all__ = ["iterate"]
 
+DIVERGED = 1e100  # losses and gradients beyond this are as good as infinite
 ONE = np.zeros(1, dtype=np.int64)
 
 
@@ -52,7 +53,7 @@ def iterate(
     while True:
         losses = evaluator.losses(x[None])[0]
         jacobian = evaluator.jacobians(ONE)[0]
-        if not (np.isfinite(losses).all() and np.isfinite(jacobian).all()):
+        if not (np.abs(losses) < DIVERGED).all() or not (np.abs(jacobian) < DIVERGED).all():
             status = "non_finite"
             if taken is not None:
                 x, losses, jacobian = taken.origin

@@ -45,8 +45,8 @@ def minimize(
     """Find the point of the Pareto front that the preference asks for, or say what stands in the way.
 
     ``step="auto"`` is Algorithm 1 with a trust radius and a quasi-Newton metric: it does not depend on the units of
-    losses or parameters and never takes a step that makes its merit worse. ``step=0.05`` is the paper's fixed step,
-    ``x <- x - 0.05 gradF w``, with the method's own weights.
+    any loss, nor on one common unit of the parameters, and never takes a step that makes its merit worse.
+    ``step=0.05`` is the paper's fixed step, ``x <- x - 0.05 gradF w``, with the method's own weights.
 
     Args:
         fun: ``fun(theta) -> (m,)`` losses. It gets what ``x0`` is: a tensor (gradients by autograd) or a numpy array.
@@ -251,6 +251,8 @@ def _shifted(preference: Preference, lower: Array) -> Preference:
 
 
 def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float) -> None:
+    if isinstance(method, type) or not hasattr(method, "update"):
+        raise InputError(f"method: expected a method such as ferero.Ferero(), found {method!r}.")
     refusal = method.understands(preference)
     if refusal is not None:
         raise UnsupportedError(f"{type(method).__name__}: {refusal}")

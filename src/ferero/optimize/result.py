@@ -112,21 +112,28 @@ def message_for(status: Status, preference: Preference, losses: Array, kkt: KKT,
     """The sentence for how a run ended, with what to do about it."""
     if status == "converged":
         return "the first-order conditions hold to the tolerance." + _beyond_the_line(preference, kkt)
-    binding = _binding(preference, losses, tol)
+    binding = _binding(preference, losses, tol) if np.isfinite(losses).all() else ""
     if status == "unattainable":
         return (
-            f"no step from here reduces the violation to first order; this is the closest point found. Not met: "
-            f"{binding}. Relax it, or start elsewhere: with non-convex losses another start may reach it."
+            f"no step from here reduces the violation to first order; this is the closest point found on the way. Not "
+            f"met: {binding}. Relax it, or start elsewhere: with non-convex losses another start may reach it."
         )
     if status == "max_iter":
         unmet = f" Not met yet: {binding}." if binding else ""
         return f"max_iter was reached at {kkt}.{unmet} Raise max_iter or tol, or continue from r.x."
     if status == "stalled":
+        unmet = f" Not met: {binding}." if binding else ""
         return (
-            f"steps are too small for the losses to show a change, at {kkt}. If that is not good enough, check jac or "
-            "rounding in fun (float32 resolves stationarity to about 1e-3), or loosen tol."
+            f"steps are too small for the losses to show a change, at {kkt}.{unmet} If that is not good enough, check "
+            "jac or rounding in fun (float32 resolves stationarity to about 1e-3), or loosen tol."
         )
-    return "a loss or a gradient became NaN or infinite; the last finite point is returned. Check fun there."
+    if not np.isfinite(losses).all():
+        found = ", ".join(f"{name} = {value:.4g}" for name, value in zip(preference.names, losses, strict=True))
+        return f"fun(x0) is not finite ({found}). Start where every loss is a number."
+    return (
+        "a loss or a gradient became NaN, infinite or larger than any number worth following; the last finite point is "
+        "returned. Check fun there; with a fixed step, make step (and gamma of the method) smaller."
+    )
 
 
 def _binding(preference: Preference, losses: Array, tol: float) -> str:

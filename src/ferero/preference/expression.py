@@ -74,6 +74,12 @@ class Expression:
 
     __rmul__ = __mul__
 
+    def __pow__(self, other: object) -> Expression:
+        raise InputError(
+            f"**: '{self}' to the power {other} is not linear; expressions are linear in the objectives: make "
+            f"the power a loss of its own and name it"
+        )
+
     def __truediv__(self, other: Operand) -> Expression:
         right = _form(other, "/")
         if right.terms:

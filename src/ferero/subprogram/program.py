@@ -174,8 +174,9 @@ def simplex_of(order_losses: Array, order: Array, domain: Domain) -> tuple[Array
     lowest = float(_least(order_losses, axis=None))
     if lowest < 0:
         raise InputError(
-            f"losses: the adaptive domain needs A F >= 0, found an entry of {lowest:.4g}; subtract a lower "
-            'bound from the losses (lower= in minimize) or use domain="simplex".'
+            f"losses: the adaptive domain needs losses (A F) that are not negative, found {lowest:.4g}; give a lower "
+            'bound that no loss goes below (lower= in minimize), or use domain="simplex" '
+            '(method=ferero.Ferero(domain="simplex")).'
         )
     total = np.add.reduce(order_losses, axis=-1)
     if not total.all():

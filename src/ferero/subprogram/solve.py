@@ -25,7 +25,7 @@ from ferero.subprogram.program import EPSILON, Array, Domain, Program, simplex_o
 from ferero.subprogram.programs import Programs
 from ferero.subprogram.solution import Solution, Status
 
-__all__ = ["UNBOUNDED_PRICE", "Solver", "solve_subprogram"]
+__all__ = ["UNBOUNDED_PRICE", "Solver", "check_options", "solve_subprogram"]
 
 Solver: TypeAlias = Literal["exact", "pgd", "frank-wolfe", "batched"] | Callable[[Programs], Tensor]
 
@@ -92,7 +92,7 @@ def solve_subprogram(
         >>> [round(x, 6) for x in s.slopes.tolist()], s.status
         ([-1.0, -1.0], 'optimal')
     """
-    _check_options(c_g, c_h, solver, bound)
+    check_options(c_g, c_h, solver, bound)
     F, K = _read(preference, losses, gramian)
     S, offsets, sizes = _rows_of(preference)
     linear = np.matmul(S, F[..., None])[..., 0] + offsets
@@ -135,7 +135,12 @@ class _Solved(NamedTuple):
     solver: str
 
 
-def _check_options(c_g: float, c_h: float, solver: Solver, bound: float | None) -> None:
+def check_options(c_g: float, c_h: float, solver: Solver, bound: float | None) -> None:
+    """Refuses rates and bounds that are not positive, and unknown solvers.
+
+    Raises:
+        InputError: naming the option.
+    """
     for name, value in (("c_g", c_g), ("c_h", c_h), ("bound", bound)):
         if value is not None and not 0 < value < math.inf:
             hint = "None for no bound" if name == "bound" else "1.0 is the usual one"

@@ -42,7 +42,7 @@ Solve = Callable[[Problem, Tensor, Tensor, float], Attempt]
 def bench_rivals(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], dict[str, Any]]:
     """Rows per problem and solver, and the data behind the performance profile."""
     solvers: dict[str, Solve] = {"ferero": solve_ray, "SLSQP": _slsqp, "trust-constr": _trust_constr}
-    count = 10 if quick else 100
+    count = 10 if quick else 50
     rows: list[Row] = []
     runs: list[dict[str, Attempt]] = []
     for problem, kind in CASES:
