@@ -55,7 +55,7 @@ def certify(
 ) -> KKT:
     """How far ``x`` is from meeting the first-order conditions of the preference, whoever found it.
 
-    Stationarity is relative to the largest gradient norm at ``x``, and to a thousandth of that at ``x0`` (all of it for
+    Stationarity is relative to the largest gradient norm at ``x``, and to a small share of that at ``x0`` (all of it for
     one objective alone). Without an ``x0`` a point a tenth of the size of ``x`` away takes its place.
 
     Args:

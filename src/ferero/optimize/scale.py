@@ -8,7 +8,7 @@ from ferero.subprogram.program import Array
 
 __all__ = ["gradient_scale", "row_scale"]
 
-SEEN_SHARE = 1e-3  # of the largest gradient seen on the way that still counts
+SEEN_SHARE = 1e-5  # of the largest gradient seen on the way that still counts
 
 
 def row_scale(rows: Array, offsets: Array, losses: Array) -> Array:
@@ -32,7 +32,7 @@ def row_scale(rows: Array, offsets: Array, losses: Array) -> Array:
 def gradient_scale(norms: Array, largest: Array) -> Array:
     """The size that each loss's gradient counts as having, (..., m).
 
-    Its norm here, but no less than a thousandth of the largest seen, since all gradients may vanish at once. One loss
+    Its norm here, but no less than a hundred-thousandth of the largest seen, since all gradients may vanish at once. One loss
     alone has nothing to cancel with, and is measured against the largest seen.
 
     Args:
