@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.optimize.exponential import CENTRE, exponential, quadratics
 
-from ferero.optimize import certify
+from ferero.optimize import certify, minimize
 from ferero.preference import Preference, objectives
 
 
@@ -77,3 +77,25 @@ def test_numpy_functions_are_certified_by_central_differences() -> None:
         Preference.ray([1.0, 1.0]),
     )
     assert kkt.worst < 1e-6
+
+
+@pytest.mark.parametrize("factor", [1e-8, 1.0, 1e6])
+def test_a_slack_constraint_certifies_nothing_in_any_units(factor: float) -> None:
+    """The bound has a quarter of its size to spare and the point is not stationary."""
+    f = objectives("a", "b")
+
+    def fun(x: torch.Tensor) -> torch.Tensor:
+        return factor * torch.stack([(x[0] - 1) ** 2 + x[1] ** 2 + 0.1, (x[0] + 1) ** 2 + x[1] ** 2 + 0.1])
+
+    p = Preference(f, [f.b <= 2 * factor], minimize=f.a)
+    assert certify(fun, torch.tensor([0.2, 0.0], dtype=torch.float64), p).worst > 0.1
+
+
+def test_two_held_objectives_leave_the_third_to_be_minimised() -> None:
+    f = objectives("a", "b", "c")
+    p = Preference(f, [f.c == 0.9, f.a == 0.9])
+    for seed in range(10):
+        x0 = torch.from_numpy(np.random.default_rng(seed).standard_normal(5))
+        found = minimize(quadratics, x0, p)
+        assert found.success
+        assert float(found.losses[1]) == pytest.approx(float(minimize(quadratics, -x0, p).losses[1]), abs=1e-4)

@@ -214,7 +214,7 @@ def test_with_the_papers_setting_the_opened_cone_succeeds_more_often_than_the_or
             cone = Cone.orthant(2)
             if general and not (target >= losses).all():
                 cone = cone.allowing_ascent(losses, target)
-            method = FereroSA(gamma=0.1, c_h=0.01)
+            method = FereroSA(gamma=1.0, c_h=0.01)
             p = Preference.ray(ray, cone=cone)
             result = minimize(exponential, x0, p, method=method, step=0.6, max_iter=200)
             near = float(ray_error(result.losses, ray)) < 5.0 and distance_to_front(result.losses.numpy()) < 0.05

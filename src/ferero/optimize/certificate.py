@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ferero.errors import InputError
 from ferero.optimize.evaluator import Function, Point, make_evaluator
+from ferero.optimize.held import held_rows
 from ferero.optimize.scale import gradient_scale, row_scale
 from ferero.preference import Preference
 from ferero.subprogram import Program, solve_exact
 from ferero.subprogram.program import Array
 
-__all__ = ["HELD", "KKT", "certify", "check_count", "check_single", "kkt_of", "no_certificate"]
+__all__ = ["KKT", "certify", "check_count", "check_single", "kkt_of", "no_certificate"]
 
-HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
+ACTIVE = 1e-6  # relative slack below which an inequality counts as active
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class KKT:
     Attributes:
         stationarity: ``|gradF w|`` over the largest gradient norm, for the best multipliers whose order part is a
             convex combination of the order's gradients at unit scale.
-        complementarity: the largest ``lam_g [-G]_+`` with G relative to ``|B||F| + |b|``.
+        complementarity: the largest ``lam_g [-G]_+`` with G relative to ``|B||F| + |b|`` and lam_g to unit gradients.
         feasibility: the largest ``[G]_+`` or ``|H|``, relative to ``|B||F| + |b|``.
         weights: the w of ``stationarity``, (m,), float64.
         multipliers: [lam_f; lam_g; lam_h] behind them, (k,).
@@ -55,8 +55,8 @@ def certify(
 ) -> KKT:
     """How far ``x`` is from meeting the first-order conditions of the preference, whoever found it.
 
-    Stationarity is relative to the largest gradient norm at ``x``, and to a small share of that at ``x0`` (all of it for
-    one objective alone). Without an ``x0`` a point a tenth of the size of ``x`` away takes its place.
+    Stationarity is relative to the largest gradient norm at ``x``, and to a small share of that at ``x0`` (all of it
+    for one objective alone). Without an ``x0`` a point a tenth of the size of ``x`` away takes its place.
 
     Args:
         fun: ``fun(theta) -> (m,)``, as in `ferero.minimize`.
@@ -132,26 +132,26 @@ def kkt_of(preference: Preference, losses: Array, jacobian: Array, gradient_size
     """
     A, rows, b = _rows(preference)
     m_g, m_h, k_f = preference.m_g, preference.m_h, len(A)
-    size = row_scale(rows[k_f:], b, losses)
-    rows[k_f:] /= size[:, None]
-    values = rows[k_f:] @ losses + b / size
+    values = (rows[k_f:] @ losses + b) / row_scale(rows[k_f:], b, losses)
     linear = np.zeros(len(rows))
     linear[k_f : k_f + m_g] = np.minimum(values[:m_g], 0.0)
     scale = float(gradient_sizes.max()) or 1.0
     unit = jacobian / scale
-    rates = np.abs(A) @ gradient_sizes / scale
-    rates[rates == 0] = 1.0
-    program = Program(rows, unit @ unit.T, linear, rates / rates.max(), 1.0, m_h)
+    sizes = np.abs(rows) @ gradient_sizes / scale
+    sizes[sizes == 0] = 1.0
+    rows[k_f:] /= sizes[k_f:, None]
+    program = Program(rows, unit @ unit.T, linear, sizes[:k_f] / sizes[:k_f].max(), 1.0, m_h)
     lam = solve_exact(program).multipliers
-    if len(b):
+    if len(b) and not _is_rising(preference):
         lam = _without_held_rows(program, lam)
     weights = lam @ rows
     combined = weights @ unit
     violated = max(float(values[:m_g].max(initial=0.0)), float(np.abs(values[m_g:]).max(initial=0.0)))
-    lam[k_f:] /= size
+    complementarity = abs(float((lam * linear)[k_f : k_f + m_g].min(initial=0.0)))
+    lam[k_f:] /= sizes[k_f:]
     return KKT(
         stationarity=float(np.sqrt(combined @ combined)),
-        complementarity=abs(float((lam[k_f : k_f + m_g] * size[:m_g] * linear[k_f : k_f + m_g]).min(initial=0.0))),
+        complementarity=complementarity,
         feasibility=violated,
         weights=weights,
         multipliers=lam,
@@ -165,20 +165,18 @@ def _rows(preference: Preference) -> tuple[Array, Array, Array]:
     return A, rows, np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
 
 
-def _without_held_rows(program: Program, lam: Array) -> Array:
-    """The multipliers where the order's rows that the constraints hold count for nothing, as often as there are any."""
-    k_f = len(program.simplex)
-    while (held := _held(lam[:k_f] * (program.simplex > 0), program.rows[:k_f], program.weights(lam))).any():
-        program = replace(program, simplex=np.where(held, 0.0, program.simplex))
-        if not program.simplex.any():
-            return np.zeros_like(lam)
-        lam = solve_exact(program).multipliers
-    return lam
+def _is_rising(preference: Preference) -> bool:
+    """Whether the preference is a line along which every row of the order rises: then no row can be held."""
+    return preference.ray is not None and bool((preference.A @ preference.ray > 0).all())
 
 
-def _held(lam_f: Array, A: Array, weights: Array) -> NDArray[np.bool_]:
-    """The order's rows in a combination that the constraints cancel, none if it does not vanish."""
-    size = float(np.abs(lam_f[:, None] * A).sum())
-    if np.abs(weights).max() > HELD * size:
-        return np.zeros(len(A), dtype=bool)
-    return np.asarray(lam_f * np.abs(A).sum(axis=1) > HELD * size)
+def _without_held_rows(program: Program, lam: Array, tol: float = ACTIVE) -> Array:
+    """The multipliers where the order's rows that the constraints hold count for nothing."""
+    k_f, inequalities = len(program.simplex), len(program.linear) - program.equalities
+    active = program.linear[k_f:inequalities] >= -tol
+    held = held_rows(program.rows[:k_f], program.rows[k_f:inequalities][active], program.rows[inequalities:])
+    if not held.any():
+        return lam
+    if held.all():
+        return np.zeros_like(lam)
+    return solve_exact(replace(program, simplex=np.where(held, 0.0, program.simplex))).multipliers

@@ -129,7 +129,12 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
     curvature that it met; else shrink to where a parabola through value, slope and new value has its foot.
     """  # noqa: D205
     predicted, length = proposal.predicted, proposal.length
-    grown = np.where(actual > GOOD_SHARE * predicted, np.maximum(runs.radius, GROWTH * length), runs.radius)
+    with np.errstate(invalid="ignore", over="ignore"):
+        change = losses - runs.losses
+        fallen = -(proposal.weights * change).sum(axis=-1)
+    as_modelled = runs.metric.is_scaled & ~runs.correcting & (fallen >= GOOD_SHARE * proposal.expected)
+    is_good = (actual > GOOD_SHARE * predicted) | as_modelled
+    grown = np.where(is_good, np.maximum(runs.radius, GROWTH * length), runs.radius)
     if accepted.all():
         runs.radius, runs.rejections = grown, np.zeros_like(runs.rejections)
         if runs.correcting.any():
@@ -140,8 +145,6 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
     shrunk = np.where(runs.correcting, runs.retreat, length * np.clip(foot, 0.1, 0.5))
     unseen = (np.abs(actual) <= runs.noise) & runs.is_blind()
     with np.errstate(invalid="ignore", over="ignore"):
-        change = losses - runs.losses
-        fallen = -(proposal.weights * change).sum(axis=-1)
         bend = change - (runs.jacobian @ proposal.step[:, :, None])[:, :, 0]
     correctable = ~accepted & runs.metric.is_scaled & ~runs.correcting & (fallen >= ACCEPTED_SHARE * proposal.expected)
     rejected = np.where(correctable, runs.radius, np.where(unseen, GROWTH * length, shrunk))

@@ -32,7 +32,7 @@ def row_scale(rows: Array, offsets: Array, losses: Array) -> Array:
 def gradient_scale(norms: Array, largest: Array) -> Array:
     """The size that each loss's gradient counts as having, (..., m).
 
-    Its norm here, but no less than a hundred-thousandth of the largest seen, since all gradients may vanish at once. One loss
+    Its norm here, but no less than a hundred-thousandth of the largest seen, since all may vanish at once. One loss
     alone has nothing to cancel with, and is measured against the largest seen.
 
     Args:

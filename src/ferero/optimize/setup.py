@@ -9,6 +9,7 @@ import numpy as np
 
 from ferero.errors import ConeError
 from ferero.geometry import Cone
+from ferero.optimize.held import held_rows
 from ferero.optimize.merit import CONSTRAINED_FLOOR, Merit
 from ferero.preference import Preference
 from ferero.subprogram import Program, simplex_of, solve_exact
@@ -33,20 +34,27 @@ def nearest_satisfying(preference: Preference, losses: Array) -> Array:
 def choose_cone(preference: Preference, losses: Array) -> Cone:
     """The preference's own cone, or the orthant, opened so far that the losses may move to the nearest wanted ones.
 
-    A line needs no opening: its merit is aligned with it, and a loss below the line may rise as it is.
+    A line needs no opening: its merit is aligned with it, and a loss below the line may rise as it is. Rows that the
+    equalities hold cannot be improved and are left out.
     """
-    if preference.cone is not None:
-        return preference.cone
-    orthant = _orthant(preference.m)
     if preference.ray is not None:
-        return orthant
+        return preference.cone or _orthant(preference.m)
+    base = _without_held_rows(preference.cone or _orthant(preference.m), preference)
+    if preference.cone is not None:
+        return base
     target = nearest_satisfying(preference, losses)
     if np.allclose(target, losses, rtol=1e-9, atol=0.0):
-        return orthant
+        return base
     try:
-        return orthant.allowing_ascent(losses, target)
+        return base.allowing_ascent(losses, target)
     except ConeError:  # the nearest wanted losses are all higher: no order can call that better
-        return orthant
+        return base
+
+
+def _without_held_rows(cone: Cone, preference: Preference) -> Cone:
+    A = cone.matrix.numpy()
+    held = held_rows(A, np.zeros((0, preference.m)), preference.B_h.numpy())
+    return cone if not held.any() or held.all() else Cone(A[~held])
 
 
 @cache
@@ -108,8 +116,12 @@ def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Ar
 
 
 def _proportional(A: Array, losses: Array, domain: Domain) -> tuple[Array, bool]:
-    """A in proportion to the losses (adaptive), or the same for all rows (simplex); and whether it follows them."""
+    """Rates in proportion to the losses (adaptive) or the same for all rows (simplex), and whether they follow them.
+
+    One row has no proportions, and rows with negative entries may take any sign of losses that are not negative.
+    """
     values = A @ losses
-    if domain == "adaptive" and (values.any() or (values < 0).any()):
+    mixed = bool((A < 0).any()) and (losses >= 0).all()
+    if domain == "adaptive" and values.any() and not (len(A) == 1 or (mixed and (values < 0).any())):
         return simplex_of(values, A, domain)[0], True
     return np.full(len(A), float(np.abs(values).max()) or 1.0), False

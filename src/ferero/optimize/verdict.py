@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ferero.optimize.certificate import HELD
 from ferero.optimize.merit import Mask
 from ferero.optimize.proposal import Proposal
 from ferero.optimize.runs import Runs
@@ -23,6 +22,7 @@ PRICE_GROWTH = 10.0
 HIGHEST_PRICE = 1e8
 STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which it cannot be reduced
 MOST_REJECTIONS = 30
+HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
 
 IsOptimal = Callable[[int, Array, Array, Array], bool]  # (run, losses, jacobian, gradient sizes)
 
