@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -34,3 +36,15 @@ def test_exactly_two_commands_set_everything_up() -> None:
 def test_what_the_readme_links_to_exists() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
+
+
+def test_the_table_is_the_measured_one() -> None:
+    path = ROOT / "benchmarks" / "readme_table.py"
+    spec = importlib.util.spec_from_file_location("readme_table", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    result = json.loads((ROOT / "benchmarks/results/core.json").read_text(encoding="utf-8"))
+    assert not result["quick"]
+    assert module.BEGIN + module.table(result) + module.END in README
