@@ -36,7 +36,7 @@ def test_the_quick_benchmark_runs_and_reaches_what_does_not_depend_on_the_clock(
     json.dumps(result, allow_nan=False)
     console = Console(record=True, width=160)
     show(result, console)
-    assert "performance" in console.export_text() or "share of all runs" in console.export_text()
+    assert "share of all runs" in console.export_text()
     assert ticks > 100
     clockless = [
         row
