@@ -88,3 +88,16 @@ def test_only_the_masked_runs_learn_and_stay() -> None:
 def test_many_parameters_use_the_limited_form() -> None:
     assert isinstance(make_metric(1, 10_000), LimitedMetric)
     assert isinstance(make_metric(1, 20), DenseMetric)
+
+
+@pytest.mark.parametrize("kind", [DenseMetric, LimitedMetric])
+def test_a_reset_forgets_everything_of_the_masked_runs_only(kind: type) -> None:
+    rng = np.random.default_rng(5)
+    metric = kind(3, 4)
+    learn(metric, spd(3, 4, rng), 5, rng)
+    before = matrix_of(metric, 3, 4)
+    metric.reset(np.array([False, True, False]))
+    after = matrix_of(metric, 3, 4)
+    np.testing.assert_allclose(after[1], np.eye(4), atol=1e-12)
+    np.testing.assert_array_equal(after[[0, 2]], before[[0, 2]])
+    assert metric.is_scaled.tolist() == [True, False, True]

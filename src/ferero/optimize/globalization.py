@@ -19,7 +19,7 @@ from ferero.optimize.evaluator import Evaluator
 from ferero.optimize.merit import Mask, Merit
 from ferero.optimize.proposal import Proposal, propose
 from ferero.optimize.runs import Outcome, Round, Runs
-from ferero.optimize.verdict import IsOptimal, Measures, drop_held_rows, judge, measure, raise_prices
+from ferero.optimize.verdict import IsOptimal, Measures, drop_held_rows, judge, measure, raise_prices, start_afresh
 from ferero.subprogram.program import Array
 
 __all__ = ["descend"]
@@ -78,7 +78,9 @@ def descend(
         if done:
             going = end(done)
             proposal, measures = proposal.keep(going), measures.keep(going)
-        if len(runs) and not raise_prices(runs, proposal, measures, tol).any():
+        if not len(runs) or raise_prices(runs, proposal, measures, tol).any():
+            continue
+        if not start_afresh(runs, measures, tol).any():
             end(_try(evaluator, runs, proposal, measures, on_round))
     return [outcomes[i] for i in range(len(points))]
 

@@ -43,6 +43,10 @@ class Metric(Protocol):
         """
         ...
 
+    def reset(self, runs: Mask) -> None:
+        """Start the masked runs afresh, with the identity."""
+        ...
+
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""
         ...
@@ -84,6 +88,11 @@ class DenseMetric:
         square = 1.0 + _dot(y, My)[:, None, None] * inverse
         M = M + inverse * (square * (s[:, :, None] * s[:, None, :]) - outer - outer.transpose(0, 2, 1))
         self._matrix[learns] = M
+
+    def reset(self, runs: Mask) -> None:
+        """Start the masked runs afresh, with the identity."""
+        self._matrix[runs] = np.eye(self._matrix.shape[-1])
+        self.is_scaled = self.is_scaled & ~runs
 
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""
@@ -129,6 +138,11 @@ class LimitedMetric:
             memory[learns, -1] = newest[learns]
         self._inverse[learns, :-1] = self._inverse[learns, 1:]
         self._inverse[learns, -1] = 1.0 / _dot(s, y)[learns]
+
+    def reset(self, runs: Mask) -> None:
+        """Start the masked runs afresh, with the identity."""
+        self._inverse[runs], self._scale[runs] = 0.0, 1.0
+        self.is_scaled = self.is_scaled & ~runs
 
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""

@@ -16,6 +16,7 @@ from ferero.subprogram.program import EPSILON, Array
 __all__ = ["Outcome", "Round", "Runs"]
 
 FIRST_SHARE = 0.3  # of the first length scale that the first radius takes
+RESET_SHARE = 1e-2  # of the first radius, after the metric was forgotten
 BLIND_STEPS = 12  # longer and longer ones, before a plateau is believed
 
 
@@ -65,7 +66,7 @@ class Runs:
         ids: their indices, (P,).
         points, losses, jacobian: (P, n), (P, m), (P, m, n).
         norms, largest: of each loss's gradient, here and so far, (P, m).
-        radius: the trust radius, (P,).
+        radius, first_radius: the trust radius, (P,); resets: how often the metric was forgotten, (P,).
         bend: what a rejected step showed of the losses beyond first order, (P, m); zero unless ``correcting``.
         retreat: the radius to go back to if the correction fails, (P,).
         rejections: in a row; iterations: accepted steps; evaluations: (P,).
@@ -82,6 +83,8 @@ class Runs:
         self.norms = np.sqrt((self.jacobian * self.jacobian).sum(axis=-1))
         self.largest = self.norms
         self.radius = _first_radius(points, losses - merit.lower, self.norms)
+        self.first_radius = self.radius
+        self.resets = np.zeros(P, dtype=np.int64)
         self.metric: Metric = make_metric(P, n)
         self.bend = np.zeros_like(losses)
         self.correcting: Mask = np.zeros(P, dtype=bool)
@@ -113,6 +116,13 @@ class Runs:
         if not unscaled.any():
             return unscaled
         return np.asarray(unscaled & (self.rejections < BLIND_STEPS) & (self.norms > 0).any(axis=-1))
+
+    def start_afresh(self, runs: Mask) -> None:
+        """Forget the metric of the masked runs and go on with small steps."""
+        self.metric.reset(runs)
+        self.radius = np.where(runs, RESET_SHARE * self.first_radius, self.radius)
+        self.rejections = np.where(runs, 0, self.rejections)
+        self.resets = self.resets + runs
 
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""

@@ -14,7 +14,7 @@ from ferero.optimize.scale import row_scale
 from ferero.subprogram import Program, solve_exact
 from ferero.subprogram.program import EPSILON, Array
 
-__all__ = ["IsOptimal", "Measures", "drop_held_rows", "judge", "measure", "raise_prices"]
+__all__ = ["IsOptimal", "Measures", "drop_held_rows", "judge", "measure", "raise_prices", "start_afresh"]
 
 NEARLY_STATIONARY = 1e-3  # relative stationarity at which an unmet constraint raises its price
 WITHOUT_PRICE = 1e-4  # the same for a line that has none yet
@@ -22,6 +22,7 @@ PRICE_GROWTH = 10.0
 HIGHEST_PRICE = 1e8
 STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which it cannot be reduced
 MOST_REJECTIONS = 30
+MOST_RESETS = 2
 HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
 
 IsOptimal = Callable[[int, Array, Array, Array], bool]  # (run, losses, jacobian, gradient sizes)
@@ -92,11 +93,20 @@ def judge(
             done[int(i)] = "converged"
         elif unmet[i] and (measures.exhausted[i] or wanting[i]) and _is_violation_stuck(runs, int(i), tol):
             done[int(i)] = "unattainable"
-        elif measures.exhausted[i] and not may_pay_more:
+        elif measures.exhausted[i] and not may_pay_more and runs.resets[i] >= MOST_RESETS:
             done[int(i)] = "stalled"
         elif spent[i]:
             done[int(i)] = "max_iter"
     return done
+
+
+def start_afresh(runs: Runs, measures: Measures, tol: float) -> Mask:
+    """Before a run is given up for lack of progress its metric is forgotten: it may be what is wrong; returns where."""
+    afresh = measures.exhausted & (runs.resets < MOST_RESETS)
+    afresh &= ~((measures.feasibility > tol) & (runs.merit.price < HIGHEST_PRICE))
+    if afresh.any():
+        runs.start_afresh(afresh)
+    return np.asarray(afresh)
 
 
 def raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
