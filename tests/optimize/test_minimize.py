@@ -204,7 +204,11 @@ def test_single_loop_runs_with_a_fixed_step_and_refuses_auto() -> None:
 
 @pytest.mark.slow
 def test_with_the_papers_setting_the_opened_cone_succeeds_more_often_than_the_orthant() -> None:
-    """Algorithm 2 from 100 hard starts: step 0.6, c_h = 0.01, 200 iterations."""
+    """Algorithm 2 from 100 hard starts: step 0.6, c_h = 0.01, 200 iterations; success: 5 degrees, 0.05 of the front.
+
+    The paper does not print gamma, and the outcome turns on it. Of the values tried, 1.0 and 0.6 favour the opened cone
+    and 0.1 moves neither; away from the paper's c_h, at c_h = 0.1 and gamma = 0.5, the orthant is the better one.
+    """
     rays = random_rays(100, 21)
     opened = orthant = 0
     for x0, ray in zip(starts("hard", 100, 22), rays, strict=True):
