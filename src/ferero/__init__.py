@@ -4,16 +4,18 @@ import ferero
 
 f = ferero.objectives("zh", "en")
 p = ferero.Preference(f, [f.zh - f.en == 0.5])
-r = ferero.minimize(fun, x0, p)
+r = ferero.minimize(fun, x0, p)           # a few smooth objectives
+loss = ferero.Steer(p)(losses)            # or a line in a training loop
 """
 
 from ferero.errors import FereroError
 from ferero.fronts import Front, hypervolume, ray_error, relative_loss_profile, trace
 from ferero.geometry import Cone, nondominated
-from ferero.methods import Ferero, FereroSA, Observation
+from ferero.methods import Ferero, FereroPI, FereroSA, Observation
 from ferero.optimize import KKT, Progress, Result, certify, minimize
 from ferero.preference import Preference, objectives, spread
 from ferero.subprogram import Solution, solve_subprogram
+from ferero.training import Report, Steer, evaluate
 
 __version__ = "0.1.0.dev0"
 
@@ -22,14 +24,18 @@ __all__ = [
     "Cone",
     "Ferero",
     "FereroError",
+    "FereroPI",
     "FereroSA",
     "Front",
     "Observation",
     "Preference",
     "Progress",
+    "Report",
     "Result",
     "Solution",
+    "Steer",
     "certify",
+    "evaluate",
     "hypervolume",
     "minimize",
     "nondominated",

@@ -1,10 +1,12 @@
 """One constraint: its rows, its text, its margin."""
 
+import numpy as np
 import pytest
+import torch
 
 from ferero.errors import InputError
 from ferero.preference import objectives
-from ferero.preference.constraint import tighten
+from ferero.preference.constraint import with_margins
 
 f = objectives("a", "b")
 
@@ -39,11 +41,24 @@ def test_abs_may_be_bounded_by_an_expression():
     assert lower.form.row(f.names) == [-1, -0.5]
 
 
-def test_margins_tighten():
-    assert str((f.a <= 1).with_margin(0.25)) == "a <= 0.75"
-    assert str((f.a >= 1).with_margin(0.25)) == "a >= 1.25"
-    assert str((abs(f.a) <= 1).with_margin(0.25)) == "abs(a) <= 0.75"
-    assert (f.a >= 1).with_margin(0.25).form.constant == 1.25
+@pytest.mark.parametrize("constraint", [f.a <= 1, f.a >= 1, abs(f.a - f.b) <= 1], ids=str)
+def test_a_margin_counts_standard_errors_and_moves_no_bound(constraint):
+    given = constraint.with_margin(z=1.64)
+    assert (constraint.margin, given.margin) == (0.0, 1.64)
+    assert (given.left, given.right, given.relation) == (constraint.left, constraint.right, constraint.relation)
+    assert [part.form for part in given.parts] == [part.form for part in constraint.parts]
+    assert [part.margin for part in given.parts] == [1.64] * len(given.parts)
+    assert given.text == str(constraint)
+    assert str(given) == f"{constraint} (margin 1.64 standard errors)"
+    assert given.with_margin(1).margin == 1.0
+    assert str(given.with_margin(1)) == f"{constraint} (margin 1 standard error)"
+    assert given.with_margin(0) == constraint
+
+
+@pytest.mark.parametrize("z", [2, np.float32(2), torch.tensor(2.0), np.array(2)], ids=lambda z: type(z).__name__)
+def test_margins_of_every_library(z):
+    margin = (f.a <= 1).with_margin(z).margin
+    assert (margin, type(margin)) == (2.0, float)
 
 
 def test_margins_refused():
@@ -53,19 +68,25 @@ def test_margins_refused():
         (f.a <= 1).with_margin(-0.1)
     with pytest.raises(InputError, match="found nan"):
         (f.a <= 1).with_margin(float("nan"))
-    with pytest.raises(InputError, match="can never hold"):
-        (abs(f.a) <= 1).with_margin(2)
+    with pytest.raises(InputError, match="found inf; it counts standard errors"):
+        (f.a <= 1).with_margin(float("inf"))
+    with pytest.raises(InputError, match="z must be a number of standard errors, found 'wide'"):
+        (f.a <= 1).with_margin("wide")
 
 
-def test_tighten_splits_an_abs_with_two_margins():
+def test_two_margins_split_an_abs():
     constraints = [abs(f.a) <= 1, f.a == f.b, f.b <= 2]
-    assert [str(c) for c in tighten(constraints, [0.5, 0.5, 1])] == ["abs(a) <= 0.5", "a == b", "b <= 1"]
-    assert [str(c) for c in tighten(constraints, [0.5, 0.25, 1])] == [
-        "a <= 0.5",
-        "a >= -0.75",
-        "a == b",
-        "b <= 1",
-    ]
+    whole = with_margins(constraints, [2, 2, 0])
+    assert [(c.text, c.margin) for c in whole] == [("abs(a) <= 1", 2), ("a == b", 0), ("b <= 2", 0)]
+    split = with_margins(constraints, [2, 1, 0.5])
+    assert [(c.text, c.margin) for c in split] == [("a <= 1", 2), ("a >= -1", 1), ("a == b", 0), ("b <= 2", 0.5)]
+
+
+def test_a_constraint_is_no_truth_value():
+    with pytest.raises(InputError, match=r"'a >= 0\.1' is neither true nor false; .* \[f\.x >= a, f\.x <= b\]"):
+        _ = 0.1 <= f.a <= 0.5
+    with pytest.raises(InputError, match="write two constraints"):
+        _ = f.a <= 1 and f.b <= 1
 
 
 def test_constraints_compare_as_values():

@@ -100,8 +100,11 @@ def test_unknown_names_list_the_known_ones():
         (("",), "expected identifiers such as 'loss_1', found ''"),
         (("1a",), "found '1a'"),
         (("a b",), "found 'a b'"),
-        (("names",), "'names' is reserved"),
-        (("minimize",), "'minimize' is reserved"),
+        (("names",), r"'names' is reserved: f\.names is an attribute .* f\[\"names\"\]; rename it, .*'names_loss'"),
+        (("measured",), r"'measured' is reserved: f\.measured is an attribute"),
+        (("_index",), "'_index' is reserved: .* to 'index_loss'"),
+        (("minimize",), r"'minimize' is reserved: it is a word of Preference\.parse"),
+        (("abs",), "'abs' is reserved: .* to 'abs_loss'"),
         (("__len__",), "'__len__' is reserved"),
         ((["a", "b"],), r"write objectives\(\*names\)"),
         ((3,), r"found 3 \(int\)"),
@@ -110,6 +113,13 @@ def test_unknown_names_list_the_known_ones():
 def test_bad_names(names, text):
     with pytest.raises(InputError, match=text):
         objectives(*names)
+
+
+def test_names_that_only_brackets_can_read():
+    odd = objectives("__x", "lambda")
+    assert str(odd["__x"] + odd["lambda"]) == "__x + lambda"
+    with pytest.raises(AttributeError, match=r"'__x' is read as f\[\"__x\"\]"):
+        getattr(odd, "__x")
 
 
 def test_measured_as_a_bare_string():

@@ -13,7 +13,7 @@ f = objectives(*NAMES)
 
 
 def is_same(p, q):
-    same = all(torch.equal(getattr(p, x), getattr(q, x)) for x in ("A", "B_g", "b_g", "B_h", "b_h"))
+    same = all(torch.equal(getattr(p, x), getattr(q, x)) for x in ("A", "B_g", "b_g", "margins", "B_h", "b_h"))
     return same and p.names == q.names and (p.cone is None) == (q.cone is None)
 
 
@@ -30,6 +30,8 @@ def is_same(p, q):
         ("cpc <= (1 +\n 2)", [f.cpc <= 3]),
         ("subject to cpc <= 1", [f.cpc <= 1]),
         ("cpc * 2 <= zh / 4", [2 * f.cpc <= f.zh / 4]),
+        ("cpc <= 1 (margin 1 standard error)\nzh <= (2)", [(f.cpc <= 1).with_margin(1), f.zh <= 2]),
+        ("abs(cpc) <= 1 (margin 1.64 standard errors); zh <= 2", [(abs(f.cpc) <= 1).with_margin(1.64), f.zh <= 2]),
         ("", []),
     ],
 )
@@ -83,10 +85,11 @@ def constraints(draw):
 
 
 @settings(derandomize=True, deadline=None)
-@given(constraints(), st.sampled_from([None, f.zh - 2 * f.en, [f.zh, f.cpc + f.en]]))
-def test_print_parses_back(constraint, minimize):
+@given(constraints(), st.sampled_from([None, f.zh - 2 * f.en, [f.zh, f.cpc + f.en]]), st.floats(0, 9))
+def test_print_parses_back(constraint, minimize, margin):
     if not constraint.form.terms:
         return
+    constraint = constraint if constraint.is_equality else constraint.with_margin(margin)
     p = Preference(f, [constraint], minimize=minimize)
     q = Preference.parse(str(p), names=NAMES)
     assert is_same(p, q)
@@ -114,6 +117,9 @@ def test_print_parses_back(constraint, minimize):
         ("minimize abs(zh)", "cannot be minimised", 16),
         ("zh <= 1; zh $ 2", "unexpected '\\$'", 12),
         ("__import__('os')", "unexpected '''", 11),
+        ("zh <= 1 (margin 2)", "expected 'standard', found '\\)'", 17),
+        ("zh == 1 (margin 2 standard errors)", "only inequalities take a margin", 8),
+        ("zh <= 1 (2)", "expected an operator, or ';'", 8),
         ("ray 1 2; ray 2 1", "a second line in one preference", 9),
         ("ray(1, zh)", "expected a number, found 'zh'", 7),
         ("2 zh <= 1", "expected '<='.*or an operator, found 'zh'", 2),

@@ -85,6 +85,9 @@ def test_cone_is_kept():
             InputError,
             "an expression with an objective, found '0'",
         ),
+        (lambda: Preference(f, minimize=[f.zh, 0 * f.en + 2]), InputError, "with an objective, found '2'; remove it"),
+        (lambda: Preference.parse("minimize 3; a <= 1"), InputError, "with an objective, found '3'"),
+        (lambda: Preference.from_matrices(A=[[0.0, 0.0]]), ConeError, "A: expected no zero row"),
         (lambda: Preference(f, minimize=[]), InputError, "minimize: expected an expression, found none"),
         (lambda: Preference(f, minimize=abs(f.zh)), InputError, r"found abs\(zh\) \(AbsExpression\)"),
         (lambda: Preference(f, minimize=3.0), InputError, r"found 3.0 \(float\)"),
@@ -137,13 +140,14 @@ def test_permuting_names_permutes_columns_only(F, order):
     torch.testing.assert_close(q.violation([F[i] for i in order]), p.violation(F))
 
 
-@settings(derandomize=True, deadline=None)
+@settings(derandomize=True, deadline=None, max_examples=30)
 @given(losses_lists, st.floats(0, 1))
-def test_margins_tighten_by_exactly_z(F, z):
+def test_margins_change_no_value(F, z):
     p = Preference(f, [*wanted, abs(f.cpc - f.en) <= 5])
-    (G, H), (G_tight, H_tight) = p.values(F), p.with_margin(z).values(F)
-    torch.testing.assert_close(G_tight, G + z)
-    assert torch.equal(H_tight, H)
+    given = p.with_margin(z)
+    for one, other in zip(p.values(F), given.values(F), strict=True):
+        assert torch.equal(one, other)
+    assert bool(given.is_satisfied(F)) == bool(p.is_satisfied(F))
 
 
 @pytest.mark.parametrize(
@@ -225,14 +229,23 @@ def test_and_refuses():
 
 def test_margins_of_a_preference():
     p = Preference(f, wanted, minimize=f.zh)
-    tight = p.with_margin([0.1, 0.2])
-    torch.testing.assert_close(tight.b_g, p.b_g + tensor(0.1, 0.2))
-    assert torch.equal(tight.A, p.A)
-    assert str(p.with_margin(0.5)).splitlines()[1:] == [
-        "subject to cpc <= 0.7",
-        *str(p).splitlines()[2:3],
-        "           en >= 0.6",
+    assert torch.equal(p.margins, tensor(0, 0))
+    given = p.with_margin([1.64, 0.5])
+    assert torch.equal(given.margins, tensor(1.64, 0.5))
+    assert torch.equal(given.with_margin(2).margins, tensor(2, 2))
+    for name in ("A", "B_g", "b_g", "B_h", "b_h"):
+        assert torch.equal(getattr(given, name), getattr(p, name))
+    assert (given.labels_g, given.labels_h) == (p.labels_g, p.labels_h)
+    assert str(given).splitlines()[1:] == [
+        "subject to cpc <= 1.2 (margin 1.64 standard errors)",
+        "           zh - en == 0.5",
+        "           en >= 0.1 (margin 0.5 standard errors)",
     ]
+    assert str(given.with_margin(0)) == str(p)
+    with pytest.raises(InputError, match=r"with_margin: z must be finite and >= 0, found -1\.0"):
+        p.with_margin(-1)
+    with pytest.raises(InputError, match="z: expected finite numbers"):
+        p.with_margin([float("nan"), 1])
     with pytest.raises(InputError, match="z: expected 2 numbers, found 3"):
         p.with_margin([1, 2, 3])
     with pytest.raises(InputError, match="only inequalities take a margin, found none"):
@@ -241,10 +254,103 @@ def test_margins_of_a_preference():
 
 def test_margin_of_a_ray_with_a_start_keeps_the_ray():
     p = Preference.ray([1, 0], through=[1, 1])
-    tight = p.with_margin(0.5)
-    assert torch.equal(tight.ray, p.ray)
-    assert bool(tight.is_satisfied([1.5, 1.0]))
-    assert not tight.is_satisfied([1.4, 1.0])
+    given = p.with_margin(0.5)
+    assert torch.equal(given.ray, p.ray)
+    assert torch.equal(given.through, p.through)
+    assert given.margins.tolist() == [0.5]
+    assert given.notes == p.notes
+    assert str(given) == f"{p}\n           (F - (1, 1)) . (1, 0) >= 0 (margin 0.5 standard errors)"
+    assert Preference.ray([1, 2]).margins.shape == (0,)
+
+
+def test_margins_follow_their_rows():
+    p = Preference(f, [f.zh == 1, (f.cpc <= 1).with_margin(2), abs(f.en) <= 1])
+    q = Preference(f, (abs(f.zh - f.en) <= 3).with_margin(1))
+    assert p.margins.tolist() == [2, 0, 0]
+    assert (p & q).margins.tolist() == [2, 0, 0, 1, 1]
+    assert (q & p).margins.tolist() == [1, 1, 2, 0, 0]
+    assert (q & Preference(f, minimize=f.zh)).margins.tolist() == [1, 1]
+    matrices = Preference.from_matrices(B_g=p.B_g, b_g=p.b_g, margins=p.margins)
+    assert torch.equal(matrices.margins, p.margins)
+    assert Preference.from_matrices(B_g=p.B_g, b_g=p.b_g, margins=3).margins.tolist() == [3, 3, 3]
+    assert Preference.from_matrices(B_h=[[1, 2]], margins=Preference.pareto(2).margins).margins.shape == (0,)
+    with pytest.raises(InputError, match="margins: expected 3 numbers, found 2"):
+        Preference.from_matrices(B_g=p.B_g, b_g=p.b_g, margins=[1, 2])
+
+
+def test_a_constraint_with_a_margin_is_not_redundant():
+    bound = f.cpc <= 1
+    assert Preference(f, [bound, bound]).notes == ("'cpc <= 1' is redundant: the other constraints imply it",)
+    assert Preference(f, [bound.with_margin(1), bound.with_margin(2)]).notes == ()
+    noted = Preference(f, [bound, bound.with_margin(2)])
+    assert noted.notes == ("'cpc <= 1' is redundant: the other constraints imply it",)
+    assert Preference(f, [bound, bound]).with_margin([0, 2]).notes == noted.notes
+    with pytest.raises(ContradictionError, match="no losses satisfy both 'cpc <= 1' and 'cpc >= 2'; drop"):
+        Preference(f, [bound.with_margin(2), f.cpc >= 2])
+
+
+# quantities and places ------------------------------------------------------------------------------------
+
+
+def test_quantities_are_what_is_not_minimised():
+    assert Preference(f, wanted).quantities == ()
+    assert Preference(f, wanted, minimize=f.zh).quantities == ("cpc", "en")
+    assert Preference(f, [f.cpc <= 1], minimize=[f.zh + f.en, f.zh]).quantities == ("cpc",)
+    assert Preference(f, minimize=f.zh + 0 * f.en).quantities == ("cpc", "en")
+    assert Preference.from_matrices(A=[[0, 1]]).quantities == ("f1",)
+    both = Preference.stack([Preference(f, minimize=f.zh), Preference(f, minimize=[f.zh, f.en])])
+    assert both.quantities == ("cpc",)
+
+
+TENSORS = ("A", "B_g", "b_g", "margins", "B_h", "b_h", "ray", "through")
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        Preference(f, wanted, minimize=f.zh).with_margin(1),
+        Preference.ray([1, 2], through=[0, 1]),
+        Preference.pareto(2),
+        Preference.stack([Preference.ray([1, 2], through=[0, 1]), Preference.ray([2, 1])]),
+    ],
+    ids=["constraints", "ray", "pareto", "stack"],
+)
+@pytest.mark.parametrize(("device", "dtype"), [(None, torch.float32), ("meta", None), ("meta", torch.bfloat16)])
+def test_to_moves_every_tensor(p, device, dtype):
+    moved = p.to(device, dtype)
+    for new, old in zip((moved, *moved.members), (p, *p.members), strict=True):
+        for name in TENSORS:
+            before, after = getattr(old, name), getattr(new, name)
+            assert (before is None) == (after is None)
+            if before is not None:
+                assert after.dtype == (dtype or torch.float64)
+                assert after.device.type == (device or "cpu")
+                assert after.shape == before.shape
+                assert before.dtype == torch.float64
+        assert (new.names, new.constraints, new.notes) == (old.names, old.constraints, old.notes)
+        assert new.cone is old.cone
+    assert moved.to(device, dtype) is moved
+    assert p.to() is p.to("cpu") is p.to(dtype=torch.float64) is p
+    assert repr(moved) == repr(p)
+
+
+def test_what_is_made_of_a_moved_preference_stays_there():
+    p = Preference(f, wanted).to(dtype=torch.float32)
+    for made in (
+        p.with_margin(1),
+        p & Preference(f, f.zh <= 3),
+        p & Preference(f),
+        Preference.stack([p, p.to(dtype=torch.float64)]),
+    ):
+        assert {getattr(made, name).dtype for name in TENSORS[:6]} == {torch.float32}
+    assert (p & Preference(f, f.zh <= 3)).to(dtype=torch.float64).b_g[0].item() != 1.2  # rounded, for good
+
+
+def test_to_refuses():
+    with pytest.raises(InputError, match=r"device: expected a device, found torch\.float32; write to\(dtype="):
+        Preference(f).to(torch.float32)
+    with pytest.raises(InputError, match=r"dtype: expected a floating dtype .* found torch\.int64"):
+        Preference(f).to(dtype=torch.int64)
 
 
 # matrices -------------------------------------------------------------------------------------------------

@@ -31,6 +31,13 @@ def test_shapes_and_padding():
     assert not batch.B_h[2].any()
     assert not batch.b_h[2].any()
     assert not batch.A[3, 1:].any()
+    assert not batch.margins.any()
+
+
+def test_margins_are_padded_with_zeros():
+    p = Preference.stack([members[1].with_margin([1, 2, 3, 4]), Preference(g, (g.f1 <= 1).with_margin(5)), members[0]])
+    assert p.margins.tolist() == [[1, 2, 3, 4], [5, 0, 0, 0], [0, 0, 0, 0]]
+    assert "f1 <= 1 (margin 5 standard errors)" in str(p)
 
 
 @settings(derandomize=True, deadline=None)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from ferero.methods.base import Decision, Method, Observation, check_observation
+from ferero.methods.base import Decision, Diagnosing, Diagnosis, Method, Observation, check_observation
+from ferero.methods.control import FereroPI, FereroPIState
 from ferero.methods.ferero import Ferero, FereroState
 from ferero.methods.single_loop import FereroSA, FereroSAState
 
 __all__ = [
     "Decision",
+    "Diagnosing",
+    "Diagnosis",
     "Ferero",
+    "FereroPI",
+    "FereroPIState",
     "FereroSA",
     "FereroSAState",
     "FereroState",

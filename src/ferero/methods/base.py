@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from ferero.geometry.arrays import ArrayLike, check_finite, to_float64
 from ferero.preference import Preference
 from ferero.subprogram import Solution
 
-__all__ = ["Decision", "Method", "Observation", "check_observation", "in_dtype_of"]
+__all__ = ["Decision", "Diagnosing", "Diagnosis", "Method", "Observation", "check_observation", "in_dtype_of"]
 
 _COSTS = {
     "losses": "one forward pass",
@@ -33,6 +33,8 @@ class Observation:
         gramian: ``gradF^T gradF``, (..., m, m), where a method asks for it.
         slopes: ``gradF^T d`` of the step taken since the last observation, (..., m), negative for a loss that
             fell.
+        present: Which losses have a value at this step, (..., m); None for all. What stands in the others' places
+            is not read.
 
     Raises:
         InputError: Shapes that do not fit each other, or no real numbers.
@@ -41,8 +43,15 @@ class Observation:
     losses: Tensor
     gramian: Tensor | None = None
     slopes: Tensor | None = None
+    present: Tensor | None = None
 
-    def __init__(self, losses: ArrayLike, gramian: ArrayLike | None = None, slopes: ArrayLike | None = None) -> None:
+    def __init__(
+        self,
+        losses: ArrayLike,
+        gramian: ArrayLike | None = None,
+        slopes: ArrayLike | None = None,
+        present: ArrayLike | None = None,
+    ) -> None:
         F = _as_tensor(losses, "losses")
         if F.ndim == 0 or F.shape[-1] == 0:
             raise InputError(f"losses: expected shape (..., m), one number for each, found {tuple(F.shape)}.")
@@ -56,7 +65,10 @@ class Observation:
         s = None if slopes is None else _as_tensor(slopes, "slopes")
         if s is not None and (s.ndim == 0 or s.shape[-1] != m):
             raise InputError(f"slopes: expected shape (..., {m}) for {m} losses, found {tuple(s.shape)}.")
-        for name, value in (("losses", F), ("gramian", K), ("slopes", s)):
+        here = None if present is None else torch.as_tensor(present, dtype=torch.bool, device=F.device)
+        if here is not None and (here.ndim == 0 or here.shape[-1] != m):
+            raise InputError(f"present: expected shape (..., {m}) for {m} losses, found {tuple(here.shape)}.")
+        for name, value in (("losses", F), ("gramian", K), ("slopes", s), ("present", here)):
             object.__setattr__(self, name, value)
 
 
@@ -96,6 +108,27 @@ class Method(Protocol[State]):
         """The weights for this step, and the state for the next; nothing is changed in place."""
 
 
+@dataclass(frozen=True, eq=False)
+class Diagnosis:
+    """What a controller says about its constraints, (..., m_g + m_h) each, bool.
+
+    Attributes:
+        saturated: Multipliers that are at their bound.
+        oscillating: Violations that swing to and fro without dying out.
+    """
+
+    saturated: Tensor
+    oscillating: Tensor
+
+
+@runtime_checkable
+class Diagnosing(Protocol):
+    """A method that can say more about its constraints than their values."""
+
+    def diagnose(self, preference: Preference, state: Any) -> Diagnosis:
+        """What the state tells."""
+
+
 def check_observation(
     method: Any, preference: Preference, observation: Observation, required: Collection[str] | None = None
 ) -> None:
@@ -109,7 +142,7 @@ def check_observation(
 
     Raises:
         InputError: A part is missing, or has other losses or another batch than the preference.
-        NonFiniteError: A part that is read is not finite.
+        NonFiniteError: A part that is read is not finite; looked for on the CPU only.
     """
     required = method.requires if required is None else required
     name = type(method).__name__
@@ -120,7 +153,10 @@ def check_observation(
                 f"observation: {name} reads {part}, found None; pass Observation({part}=...), which costs "
                 f"{_COSTS[part]}."
             )
-        check_finite(value, part, NonFiniteError)
+        if part == "losses" and observation.present is not None:
+            value = torch.where(observation.present, value, 0.0)
+        if value.device.type == "cpu":  # elsewhere a look at the numbers would wait for the device
+            check_finite(value, part, NonFiniteError)
     F = observation.losses
     if F.shape[-1] != preference.m:
         raise InputError(

@@ -62,7 +62,9 @@ def check_consistent(names: Sequence[str], constraints: Sequence[Constraint]) ->
     system = _system(names, wanted)
     if not _is_independent(system, len(wanted)):
         _check_contradiction(system, wanted)
-        notes += [f"'{wanted[i]}' is redundant: the other constraints imply it" for i in _redundant(system, wanted)]
+        notes += [
+            f"'{wanted[i].text}' is redundant: the other constraints imply it" for i in _redundant(system, wanted)
+        ]
     notes += [
         f"no non-negative losses can meet {_listed([wanted[i] for i in unmet])}"
         for unmet in _unmet_by_nonnegative(system)
@@ -79,9 +81,9 @@ def _check_constant(constraint: Constraint) -> list[str]:
     value = abs(form.constant) if constraint.is_equality else form.constant
     if value > slack:
         raise ContradictionError(
-            f"constraints: '{constraint}' contains no objective and never holds; remove it or correct it"
+            f"constraints: '{constraint.text}' contains no objective and never holds; remove it or correct it"
         )
-    return [f"'{constraint}' contains no objective and always holds"]
+    return [f"'{constraint.text}' contains no objective and always holds"]
 
 
 def _system(names: Sequence[str], constraints: Sequence[Constraint]) -> _System:
@@ -185,9 +187,12 @@ def _refutes(system: _System, y: _Array, nonnegative: bool) -> bool:
 
 
 def _redundant(system: _System, constraints: Sequence[Constraint]) -> list[int]:
-    """Constraints implied by the others; of two that imply each other the later one."""
+    """Constraints implied by the others; of two that imply each other the later one.
+
+    One with a margin is never counted: the others need not imply it once their noise is added.
+    """
     kept = list(range(len(constraints)))
-    for i in reversed(range(len(constraints))):
+    for i in reversed([i for i, constraint in enumerate(constraints) if constraint.margin == 0]):
         others = system.only([j for j in kept if j != i])
         this = system.only([i])
         if all(_implies(others, row, offset) for row, offset in zip(this.rows, this.offsets, strict=True)):
@@ -218,7 +223,7 @@ def _unmet_by_nonnegative(system: _System) -> list[list[int]]:
 
 
 def _listed(constraints: Sequence[Constraint]) -> str:
-    quoted = [f"'{c}'" for c in constraints]
+    quoted = [f"'{c.text}'" for c in constraints]
     if len(quoted) == 1:
         return quoted[0]
     start = "both " if len(quoted) == 2 else "all of "

@@ -10,7 +10,7 @@ from typing import Literal, NoReturn
 from ferero.errors import InputError
 from ferero.preference.linear import LinearForm, number_text
 
-__all__ = ["Constraint", "Relation", "tighten"]
+__all__ = ["Constraint", "Relation", "with_margins"]
 
 Relation = Literal["<=", ">=", "=="]
 
@@ -28,6 +28,7 @@ class Constraint:
         right: the right side.
         absolute: whether the left side stands inside `abs()`.
         label: a sentence to print in place of the formula, for rows that nobody wrote (those of a ray).
+        margin: how many estimated standard errors of its value noisy training keeps away from the bound.
 
     Raises:
         InputError: for an `abs()` with another relation than `<=` or with a negative bound.
@@ -35,8 +36,8 @@ class Constraint:
     Example:
         >>> import ferero.preference as fp
         >>> f = fp.objectives("zh", "en")
-        >>> print((f.zh - f.en <= 0.5).with_margin(0.125))
-        zh - en <= 0.375
+        >>> print((f.zh - f.en <= 0.5).with_margin(1.64))
+        zh - en <= 0.5 (margin 1.64 standard errors)
     """
 
     left: LinearForm
@@ -44,6 +45,7 @@ class Constraint:
     right: LinearForm
     absolute: bool = False
     label: str | None = None
+    margin: float = 0.0
 
     def __post_init__(self) -> None:
         if self.absolute and self.relation != "<=":
@@ -67,8 +69,8 @@ class Constraint:
         """The constraints of one row each: two for `abs()`, else the constraint itself."""
         if not self.absolute:
             return (self,)
-        upper = Constraint(self.left, "<=", self.right)
-        return upper, Constraint(self.left, ">=", self.right.times(-1.0))
+        upper = Constraint(self.left, "<=", self.right, margin=self.margin)
+        return upper, Constraint(self.left, ">=", self.right.times(-1.0), margin=self.margin)
 
     @property
     def form(self) -> LinearForm:
@@ -77,7 +79,13 @@ class Constraint:
         return difference.times(-1.0) if self.relation == ">=" else difference
 
     def with_margin(self, z: float) -> Constraint:
-        """The inequality tightened by `z`: `left <= right - z`, or `left >= right + z`.
+        """The inequality with a margin of `z` standard errors, in place of any it had; its sides stay as they are.
+
+        In noisy training `G <= 0` becomes `G + z * standard error of G <= 0`, so that the constraint holds with the
+        confidence of z (1.64: 95%) and not only on average. Without noise a margin changes nothing.
+
+        Args:
+            z: how many standard errors; finite, not negative. Both rows of an `abs()` get it.
 
         Raises:
             InputError: for an equality, or a margin that is negative or not finite.
@@ -87,17 +95,20 @@ class Constraint:
                 f"with_margin: only inequalities take a margin, '{self}' is an equality; "
                 f"write 'abs({self.left.plus(self.right, -1.0)}) <= c' for a band"
             )
-        if not (math.isfinite(z) and z >= 0):
-            raise InputError(f"with_margin: z must be finite and >= 0, found {z}; loosen by another bound")
-        shift = LinearForm(constant=z if self.relation == ">=" else -z)
-        label = self.label and f"{self.label} with margin {number_text(z)}"
-        return replace(self, right=self.right.plus(shift), label=label)
+        return replace(self, margin=_read_margin(z))
 
-    def __str__(self) -> str:
+    @property
+    def text(self) -> str:
+        """The constraint in words, without its margin."""
         if self.label is not None:
             return self.label
         left = f"abs({self.left})" if self.absolute else str(self.left)
         return f"{left} {self.relation} {self.right}"
+
+    def __str__(self) -> str:
+        if self.margin == 0:
+            return self.text
+        return f"{self.text} (margin {number_text(self.margin)} standard error{'' if self.margin == 1 else 's'})"
 
     def __bool__(self) -> NoReturn:
         raise InputError(
@@ -106,21 +117,34 @@ class Constraint:
         )
 
 
-def tighten(constraints: Sequence[Constraint], margins: Sequence[float]) -> list[Constraint]:
-    """The constraints with each inequality row tightened by its own margin, equalities as they are.
+def with_margins(constraints: Sequence[Constraint], margins: Sequence[float]) -> list[Constraint]:
+    """The constraints with each inequality row given its own margin, equalities as they are.
 
     Args:
         constraints: as written; an `abs()` of two rows with different margins becomes two constraints.
-        margins: one for each inequality row.
+        margins: one for each inequality row, in standard errors.
     """
     remaining = iter(margins)
-    tight: list[Constraint] = []
+    given: list[Constraint] = []
     for constraint in constraints:
         if constraint.is_equality:
-            tight.append(constraint)
+            given.append(constraint)
             continue
         own = [next(remaining) for _ in constraint.parts]
         whole = len(set(own)) == 1
         parts = (constraint,) if whole else constraint.parts
-        tight += [part.with_margin(z) for part, z in zip(parts, own, strict=False)]
-    return tight
+        given += [part.with_margin(z) for part, z in zip(parts, own, strict=False)]
+    return given
+
+
+def _read_margin(z: object) -> float:
+    try:
+        margin = float(z)  # type: ignore[arg-type]  # whatever is no number is refused below
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"with_margin: z must be a number of standard errors, found {z!r}; write 1.64") from None
+    if not (math.isfinite(margin) and margin >= 0):
+        raise InputError(
+            f"with_margin: z must be finite and >= 0, found {margin}; it counts standard errors: to loosen, "
+            f"change the bound"
+        )
+    return margin

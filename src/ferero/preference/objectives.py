@@ -12,7 +12,8 @@ from ferero.preference.linear import LinearForm
 
 __all__ = ["Objectives", "as_objectives", "did_you_mean", "objectives"]
 
-_RESERVED = frozenset({"names", "measured", "abs", "minimize"})
+_FIELDS = frozenset({"names", "measured"})
+_WORDS = frozenset({"abs", "minimize"})
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Objectives:
 
     def __getattr__(self, name: str) -> Expression:
         if name.startswith("__"):  # protocols (copy, pickle, numpy) probe for these
-            raise AttributeError(name)
+            is_ours = name in self.__dict__.get("names", ())
+            raise AttributeError(f"'{name}' is read as f[\"{name}\"]" if is_ours else name)
         return self[name]
 
     def __getitem__(self, key: str | int) -> Expression:
@@ -113,5 +115,12 @@ def _check_name(name: object) -> None:
         raise InputError(f"names: expected strings, found {name!r} ({type(name).__name__}); write objectives(*names)")
     if not name.isidentifier():
         raise InputError(f"names: expected identifiers such as 'loss_1', found '{name}'; rename it")
-    if name in _RESERVED or hasattr(Objectives, name):
-        raise InputError(f"names: '{name}' is reserved; rename it")
+    if name in _FIELDS or hasattr(Objectives, name):
+        raise InputError(
+            f"names: '{name}' is reserved: f.{name} is an attribute of the objectives themselves, and a loss of that "
+            f"name could only be read as f[\"{name}\"]; rename it, for instance to '{name.strip('_')}_loss'"
+        )
+    if name in _WORDS:
+        raise InputError(
+            f"names: '{name}' is reserved: it is a word of Preference.parse; rename it, for instance to '{name}_loss'"
+        )

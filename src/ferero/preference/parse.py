@@ -3,7 +3,7 @@
 The grammar::
 
     text        :=  statement ((";" | "," | newline) statement)*
-    statement   :=  ["subject to"] sum ("<=" | ">=" | "==" | "=") sum
+    statement   :=  ["subject to"] sum ("<=" | ">=" | "==" | "=") sum ["(" "margin" number "standard errors" ")"]
                  |  "minimize" sum ("," sum)*
                  |  "ray" vector ["through" vector]  |  "weights" vector
     vector      :=  number+  |  "(" number ("," number)* ")"
@@ -211,7 +211,20 @@ class _Parser:
         self._take()
         relation = cast("Relation", "==" if token.text == "=" else token.text)
         right = self._sum()
-        self.parsed.constraints.append(self._at(token, lambda: compare(left, relation, right)))
+        constraint = self._at(token, lambda: compare(left, relation, right))
+        has_margin = self.token.text == "(" and self.following.text == "margin"
+        self.parsed.constraints.append(self._with_margin(constraint) if has_margin else constraint)
+
+    def _with_margin(self, constraint: Constraint) -> Constraint:
+        """The end `(margin z standard errors)`, as constraints print it."""
+        place = self._take()
+        self._expect("margin")
+        z = self._number()
+        self._expect("standard")
+        self._expect("error" if self.token.text == "error" else "errors")
+        self._expect(")")
+        made: Constraint = self._at(place, lambda: constraint.with_margin(z))
+        return made
 
     def _vector(self) -> list[float]:
         if self.token.text != "(":

@@ -13,12 +13,13 @@ from ferero.errors import InputError
 from ferero.geometry import Cone
 from ferero.geometry.arrays import ArrayLike, to_float64
 from ferero.preference import assembly
-from ferero.preference.constraint import Constraint, tighten
+from ferero.preference.constraint import Constraint, with_margins
 from ferero.preference.expression import Expression
 from ferero.preference.inputs import as_losses, as_matrix, as_vector
 from ferero.preference.line import Line, unit_vector, vector_text
 from ferero.preference.linear import LinearForm
 from ferero.preference.matrices import common_size, read_rows, row_constraints
+from ferero.preference.move import moved_fields
 from ferero.preference.objectives import Objectives, as_objectives
 from ferero.preference.parse import parse_text
 from ferero.preference.ray_attribute import constructor_and_value
@@ -34,7 +35,7 @@ class Preference:
     """Minimise F with respect to `{y : A y >= 0}`, subject to `B_g F + b_g <= 0` and `B_h F + b_h == 0`.
 
     Rows are as written: left minus right, `>=` negated, in the given order, not rescaled. All tensors are
-    float64 on the CPU. A stack of P preferences has a leading dimension P in every tensor.
+    float64 on the CPU until `to` moves them. A stack of P preferences has a leading dimension P in every tensor.
 
     Args:
         objectives: the named losses.
@@ -53,9 +54,13 @@ class Preference:
             identity if there is none of these.
         B_g: inequalities (m_g, m).
         b_g: their constants (m_g,).
+        margins: z (m_g,), how many standard errors of its value each inequality keeps away from its bound, 0 where
+            none was asked for: in training `Steer` constrains `G + z * standard error <= 0`. Deterministic `minimize`
+            has no noise, so that a margin changes nothing there, nor in `values`, `violation` or `is_satisfied`.
         B_h: equalities (m_h, m).
         b_h: their constants (m_h,).
-        labels_g: the inequalities in words, one a row; empty for a stack, whose members have their own.
+        labels_g: the inequalities in words, without margins, one a row; empty for a stack, whose members have their
+            own.
         labels_h: the equalities in words.
         notes: sentences about constraints that are redundant or that no non-negative losses can meet.
         ray: the unit vector (m,) of a line, None for what is not a line. Of a stack: (P, m) if all are lines.
@@ -87,6 +92,7 @@ class Preference:
     A: Tensor
     B_g: Tensor
     b_g: Tensor
+    margins: Tensor
     B_h: Tensor
     b_h: Tensor
     labels_g: tuple[str, ...]
@@ -239,6 +245,7 @@ class Preference:
         B_h: ArrayLike | None = None,
         b_h: ArrayLike | None = None,
         *,
+        margins: ArrayLike | None = None,
         cone: Cone | None = None,
         names: Names = None,
     ) -> Preference:
@@ -250,6 +257,8 @@ class Preference:
             b_g: their constants (m_g,); None is zero.
             B_h: equalities (m_h, m).
             b_h: their constants (m_h,); None is zero.
+            margins: how many standard errors the inequalities keep away from 0 in training, (m_g,) or one for all;
+                None is zero.
             cone: as for `Preference`.
             names: the losses (m,); None is f1..fm.
 
@@ -266,7 +275,8 @@ class Preference:
             *row_constraints(named.names, equalities, "=="),
         ]
         order = None if A is None else as_matrix(A, "A")
-        return cls._of(**assembly.assemble(named, wanted, (), cone, None, order))
+        preference = cls._of(**assembly.assemble(named, wanted, (), cone, None, order))
+        return preference if margins is None else preference._with_margins(margins, "margins")
 
     @classmethod
     def pareto(cls, m: int, *, cone: Cone | None = None, names: Names = None) -> Preference:
@@ -282,7 +292,8 @@ class Preference:
         """Several preferences in one, for batched work.
 
         Matrices get a leading dimension: A (P, k, m), B_g (P, m_g, m) and so on, with the largest k, m_g and
-        m_h. Short ones are padded by rows whose multipliers stay 0: zeros, with b_g = -1.
+        m_h. Short ones are padded by rows whose multipliers stay 0: zeros, with b_g = -1. The tensors of the first
+        say on which device and in which dtype.
 
         Args:
             preferences: P single preferences over the same names.
@@ -328,22 +339,63 @@ class Preference:
     # other preferences --------------------------------------------------------------------------------
 
     def with_margin(self, z: ArrayLike) -> Preference:
-        """All inequalities tightened: `left <= right - z`.
+        """All inequalities with margins of `z` standard errors, in place of any they had.
+
+        In noisy training `G <= 0` becomes `G + z * standard error of G <= 0`; see `margins`.
 
         Args:
             z: a margin for all rows, or one for each (m_g,); finite, not negative.
 
         Raises:
             InputError: when there is no inequality, or for margins that do not fit.
+
+        Example:
+            >>> p = Preference.parse("a <= 0.1; b <= a").with_margin([1.64, 0])
+            >>> print(p)
+            minimize a, b
+            subject to a <= 0.1 (margin 1.64 standard errors)
+                       b <= a
+            >>> p.margins.tolist()
+            [1.64, 0.0]
         """
         self._check_single("with_margin")
         if self.m_g == 0:
             raise InputError("with_margin: only inequalities take a margin, found none; write '<='")
-        margins = to_float64(z, "z")
-        margins = as_vector(margins.expand(self.m_g) if margins.ndim == 0 else margins, "z", self.m_g)
-        wanted = tighten(self.constraints, margins.tolist())
+        return self._with_margins(z, "z")
+
+    def _with_margins(self, z: ArrayLike, argument: str) -> Preference:
+        margins = to_float64(z, argument)
+        margins = margins.expand(self.m_g) if margins.ndim == 0 else margins
+        if margins.shape == self.margins.shape == (0,):
+            return self
+        margins = as_vector(margins, argument, self.m_g)
+        wanted = with_margins(self.constraints, margins.tolist())
         fields = assembly.assemble(Objectives(self.names, self.measured), wanted)
-        return self._of(**{**fields, **self._order, "_ray": self._ray, "through": self.through})
+        if self._ray is not None:
+            fields |= {"_ray": self._ray, "through": self.through, "notes": self.notes}
+        return self._of(**{**fields, **self._order}).to(self.A.device, self.A.dtype)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Preference:
+        """The same preference with all its tensors, and those of its members, on a device and in a dtype.
+
+        The cone stays as it is, float64 on the CPU. `minimize` and the subprograms want a preference there too.
+
+        Args:
+            device: where to; None leaves them where they are.
+            dtype: a floating dtype; None leaves it.
+
+        Returns:
+            The moved preference, or this one where nothing changes.
+
+        Raises:
+            InputError: for a dtype that is not floating, or in the place of the device.
+
+        Example:
+            >>> Preference.ray([1.0, 2.0]).to(dtype=torch.float32).B_h.dtype
+            torch.float32
+        """
+        moved = moved_fields(self, device, dtype)
+        return self._of(**{**vars(self), **moved}) if moved else self
 
     def __and__(self, other: Preference) -> Preference:
         """Both preferences at once: the constraints of the one, then of the other.
@@ -364,9 +416,9 @@ class Preference:
         named = Objectives(self.names, measured_of(self, other))
         if self.constraints and other.constraints:
             fields = assembly.assemble(named, self.constraints + other.constraints)
-            return self._of(**{**fields, **order._order})
-        wanted = self if self.constraints else other
-        return self._of(**{**vars(wanted), "measured": named.measured, **order._order})
+        else:
+            fields = {**vars(self if self.constraints else other), "measured": named.measured}
+        return self._of(**{**fields, **order._order}).to(self.A.device, self.A.dtype)
 
     @property
     def _order(self) -> dict[str, Any]:
@@ -378,6 +430,12 @@ class Preference:
     def m(self) -> int:
         """The number of losses."""
         return len(self.names)
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The names that no row of A (of any member of a stack) touches: constrained, perhaps, but not minimised."""
+        touched = (self.A != 0).flatten(end_dim=-2).any(dim=0).tolist()
+        return tuple(name for name, is_touched in zip(self.names, touched, strict=True) if not is_touched)
 
     @property
     def m_g(self) -> int:
@@ -412,9 +470,10 @@ class Preference:
     def __str__(self) -> str:
         if self.members:
             return "\n".join(f"[{i}] " + str(p).replace("\n", "\n    ") for i, p in enumerate(self.members))
-        labels = list(dict.fromkeys(str(constraint) for constraint in self.constraints))
+        shown = self.constraints
         if self._ray is not None:  # the half-space of a ray goes without saying
-            labels = [label for label in labels if label in self.labels_h]
+            shown = tuple(constraint for constraint in shown if constraint.is_equality or constraint.margin > 0)
+        labels = dict.fromkeys(str(constraint) for constraint in shown)
         separator = "\n" + " " * len("subject to ")
         return self._order_text() + ("\nsubject to " + separator.join(labels) if labels else "")
 

@@ -28,6 +28,7 @@ def stack_fields(members: Sequence[Preference]) -> dict[str, Any]:
     if not members:
         raise InputError("preferences: expected at least one to stack, found none")
     first = members[0]
+    members = [p.to(first.A.device, first.A.dtype) for p in members]
     is_shared = all(is_same_cone(first.cone, p.cone) for p in members)
     fields = {"names": first.names, "measured": measured_of(*members), "members": tuple(members)}
     empty = dict.fromkeys(("constraints", "minimized", "labels_g", "labels_h"), ())
@@ -53,7 +54,7 @@ def _check_member(member: Preference, index: int, first: Preference) -> None:
 
 def _matrices(members: Sequence[Preference]) -> dict[str, Tensor]:
     """The padded matrices (P, k, m) and (P, k); G = -1 in a padded inequality, which is never active."""
-    fill = {"A": 0.0, "B_g": 0.0, "b_g": -1.0, "B_h": 0.0, "b_h": 0.0}
+    fill = {"A": 0.0, "B_g": 0.0, "b_g": -1.0, "margins": 0.0, "B_h": 0.0, "b_h": 0.0}
     return {name: _padded([getattr(p, name) for p in members], value) for name, value in fill.items()}
 
 

@@ -1,0 +1,274 @@
+"""The single loop in its tracked form: proportional-integral control of the violations, from loss values alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from ferero.errors import InputError
+from ferero.methods import windows
+from ferero.methods.base import Decision, Diagnosis, Observation, check_observation, in_dtype_of
+from ferero.methods.rows import Metric, Rows, rows_of
+from ferero.methods.swings import ENOUGH, Swings, advance_swings
+from ferero.preference import Preference
+
+__all__ = ["FereroPI", "FereroPIState"]
+
+_SMALLEST_PRICE = 1e-3  # of its first value: a vanishing objective must not silence the constraints
+
+
+@dataclass(frozen=True, eq=False)
+class FereroPIState:
+    """What the controller remembers; r rows and c channels as in `Rows`.
+
+    Attributes:
+        seen: How often each loss has arrived, (..., m).
+        latest: The last value of each, (..., m).
+        magnitude: Running mean of its size, (..., m).
+        reference: Mean of its size over the first values, (..., m): the unit of the objective part.
+        fresh: Which losses have arrived since each row was last updated, (..., r, m), bool.
+        updates: How often each row was updated, (..., r).
+        integral: The integral part of the multipliers, (..., r).
+        lam: The multipliers of the rows before the weights are normalised, (..., r).
+        levels: Running values of the rows over every window, (..., windows, r).
+        errors: How well each window predicts, relative to the size of the row's terms, (..., windows, c).
+        weights: The last weights, (..., m).
+        crowding: Size of all weights over that of the objective part, (..., 1).
+        anchor: The largest deviation of the current half swing, (..., r).
+        peak: Its size in the last half swing, relative, (..., c).
+        swings: Half swings in a row that did not die out, (..., c).
+        calm: Factor on the integral gain; below 1 once swings were seen, (..., c).
+    """
+
+    seen: Tensor
+    latest: Tensor
+    magnitude: Tensor
+    reference: Tensor
+    fresh: Tensor
+    updates: Tensor
+    integral: Tensor
+    lam: Tensor
+    levels: Tensor
+    errors: Tensor
+    weights: Tensor
+    crowding: Tensor
+    anchor: Tensor
+    peak: Tensor
+    swings: Tensor
+    calm: Tensor
+
+    def like(self, losses: Tensor, dtype: torch.dtype) -> FereroPIState:
+        """The same state on the losses' device and with their leading dimensions; booleans stay booleans."""
+        missing = losses.ndim - self.seen.ndim
+
+        def move(tensor: Tensor) -> Tensor:
+            tensor = tensor.to(losses.device, torch.bool if tensor.dtype == torch.bool else dtype)
+            return tensor.expand(*losses.shape[:missing], *tensor.shape) if missing > 0 else tensor
+
+        return FereroPIState(*(move(getattr(self, field.name)) for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class FereroPI:
+    """FERERO's single loop on loss values alone: proportional-integral control of the violations.
+
+    With running sizes S = diag(|F|), the objective part ``w_o = A^T lam_f`` and its price ``Omega = |w_o|.|F|``:
+
+        e_g = G / D_g,  e_h = D_h^-1 H         D = B S^2 B^T + b b^T   (its diagonal for inequalities)
+        I   <- clip(I + k_I Omega e)           integral, on the values as they come
+        lam  = clip(I + k_P Omega e_level)     proportional, on the level over the window that predicts best
+        w    = w_o + B_g^T lam_g + B_h^T lam_h, divided by max(1, |w|.|F| / Omega)
+
+    clip keeps inequalities in [0, rho] and equalities within a ball of radius rho, in units of ``Omega / sqrt(D)``.
+    lam_f is fixed: with one row of A it is 1 (the expression itself is minimised), with several it is uniform after
+    each row is divided by its mean size over the first hundred steps, and sums to 1.
+
+    D makes the gains dimensionless: the answer does not depend on the units of the losses, on their order, or on the
+    basis chosen for B_h. With the slopes that were realised Algorithm 2 of the paper *is* this controller (its sum
+    telescopes), k_P = gamma / alpha and k_I = gamma c; docs/steering.md derives it, says for which gains and step
+    sizes it is stable on convex and concave fronts, and what of the paper's guarantees is left.
+
+    Cost: that of the weighted sum. Understands every preference. Choose it in training; for smooth deterministic
+    problems `Ferero` in `minimize` is faster and exact.
+
+    Args:
+        proportional: k_P. Below about 0.5 a concave front repels; much above 3 a large step size overshoots.
+        integral_time: Steps in which the integral adds what the proportional part gives: k_I = k_P / integral_time.
+        bound: rho, the largest size of a constraint's part in the weights, in units of the objective part.
+
+    Example:
+        >>> method, preference = FereroPI(), Preference.ray([1.0, 1.0])
+        >>> decision, state = method.update(preference, Observation([2.0, 1.0]), method.init(preference))
+        >>> decision.weights.tolist()[0] > decision.weights.tolist()[1]  # the loss that is too large counts more
+        True
+    """
+
+    requires: ClassVar[frozenset[str]] = frozenset({"losses"})
+    has_merit: ClassVar[bool] = False
+
+    proportional: float = 1.5
+    integral_time: float = 200.0
+    bound: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("proportional", "integral_time", "bound"):
+            value = getattr(self, name)
+            if not 0 < value < math.inf:
+                raise InputError(f"{name}: expected a positive finite number, found {value!r}.")
+
+    def understands(self, preference: Preference) -> str | None:  # noqa: ARG002  # part of the protocol
+        """None: it takes every preference."""
+        return None
+
+    def init(self, preference: Preference) -> FereroPIState:
+        """Nothing seen, all multipliers 0."""
+        m, r = preference.m, preference.m_g + preference.m_h
+        c = preference.m_g + (preference.m_h > 0)
+        zeros = preference.A.new_zeros(preference.batch_shape)
+
+        def of(*shape: int) -> Tensor:
+            return zeros[(...,) + (None,) * len(shape)].expand(*preference.batch_shape, *shape).clone()
+
+        return FereroPIState(
+            seen=of(m),
+            latest=of(m),
+            magnitude=of(m),
+            reference=of(m),
+            fresh=of(r, m).bool(),
+            updates=of(r),
+            integral=of(r),
+            lam=of(r),
+            levels=of(windows.COUNT, r),
+            errors=of(windows.COUNT, c),
+            weights=of(m),
+            crowding=of(1) + 1,
+            anchor=of(r),
+            peak=of(c),
+            swings=of(c),
+            calm=of(c) + 1,
+        )
+
+    def update(
+        self, preference: Preference, observation: Observation, state: FereroPIState
+    ) -> tuple[Decision, FereroPIState]:
+        """Takes one step of the controller. Without a host synchronisation where the losses are on a GPU.
+
+        Args:
+            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            observation: With losses (..., m); those not present keep their weights, and a constraint waits until
+                all its names have arrived.
+            state: From :meth:`init` or the last step.
+
+        Returns:
+            The decision and the next state.
+
+        Raises:
+            InputError: An observation that does not fit.
+            NonFiniteError: Losses that are not finite (looked for on the CPU only).
+        """
+        check_observation(self, preference, observation)
+        losses = observation.losses.detach()
+        dtype = torch.float32 if losses.device.type == "mps" else torch.float64
+        old = state.like(losses, dtype)
+        present = torch.ones_like(old.fresh[..., 0, :]) if observation.present is None else observation.present
+        rows = rows_of(preference, losses.device, dtype)
+
+        seen, latest, magnitude, reference = _track(losses.to(dtype), present, old)
+        lam_f = _objective_part(preference.A.to(magnitude), reference)
+        objective = (lam_f[..., None, :] @ preference.A.to(magnitude))[..., 0, :]
+        price = _price(objective, magnitude, reference)
+
+        fresh, complete = _arrivals(rows, present, old.fresh)
+        arrived = complete.to(dtype)
+        updates = old.updates + arrived
+        metric = rows.metric(magnitude, arrived)
+        values = rows.values(latest)
+        levels, misses = windows.advance_levels(old.levels, values, updates, arrived)
+        errors = windows.advance_errors(
+            old.errors, metric.squares(misses), rows.by_channel(updates), rows.by_channel(arrived)
+        )
+        noise, window = errors.min(dim=-2)
+        level = windows.best_level(levels, rows.by_row(window))
+        swings = advance_swings(Swings(old.anchor, old.peak, old.swings, old.calm), level, noise, metric)
+        if rows.margins is not None:
+            margin = rows.margins * _standard_error(noise, metric)
+            values, level = values + margin, level + margin
+
+        calmed = rows.by_row(swings.calm) * price / old.crowding.clamp(min=1)
+        step = self.proportional / self.integral_time * calmed * metric.divide(values * arrived)
+        integral = _clip(old.integral + step, metric, price, self.bound)
+        pull = self.proportional * price * metric.divide(level * arrived)
+        lam = torch.where(complete, _clip(integral + pull, metric, price, self.bound), old.lam)
+
+        total = objective + (lam[..., None, :] @ rows.B)[..., 0, :]
+        crowding = (total.abs() * magnitude).sum(dim=-1, keepdim=True) / price
+        shrink = crowding.clamp(min=1)
+        weights = torch.where(present | (old.seen == 0), total / shrink, old.weights)
+        new = FereroPIState(
+            seen, latest, magnitude, reference, fresh, updates, integral, lam, levels, errors, weights, crowding,
+            swings.anchor, swings.peak, swings.count, swings.calm,
+        )  # fmt: skip
+        return Decision(in_dtype_of(weights, losses), torch.cat([lam_f, lam], dim=-1) / shrink), new
+
+    def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
+        """Which multipliers are at their bound, and which violations swing."""
+        rows = rows_of(preference, state.lam.device, state.lam.dtype)
+        lam_f = _objective_part(preference.A.to(state.lam), state.reference)
+        objective = (lam_f[..., None, :] @ preference.A.to(state.lam))[..., 0, :]
+        metric = rows.metric(state.magnitude, torch.ones_like(state.lam))
+        size = metric.sizes(state.lam) / _price(objective, state.magnitude, state.reference)
+        return Diagnosis(rows.by_row(size > 0.99 * self.bound), rows.by_row(state.swings >= ENOUGH))
+
+
+def _track(F: Tensor, present: Tensor, old: FereroPIState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """How often each loss was seen, its latest value, its running size, and its size at first; all (..., m)."""
+    seen = old.seen + present
+    latest = torch.where(present, F, old.latest)
+    size = latest.abs()
+    rate = present / seen.clamp(min=1, max=windows.MEMORY)
+    early = rate * (seen <= windows.MEMORY)
+    return seen, latest, torch.lerp(old.magnitude, size, rate), torch.lerp(old.reference, size, early)
+
+
+def _objective_part(A: Tensor, reference: Tensor) -> Tensor:
+    """lam_f (..., k): each row over its size at first, summing to 1; a loss of unknown size counts as the mean one."""
+    if A.shape[-2] == 1:
+        return torch.ones_like(reference[..., :1])
+    is_known = reference > 0
+    usual = reference.sum(dim=-1, keepdim=True) / is_known.sum(dim=-1, keepdim=True).clamp(min=1)
+    usual = torch.where(usual > 0, usual, torch.ones_like(usual))
+    size = (A.abs() @ torch.where(is_known, reference, usual)[..., None])[..., 0]
+    share = torch.where(size > 0, size.reciprocal(), torch.zeros_like(size))
+    return share / share.sum(dim=-1, keepdim=True)
+
+
+def _price(objective: Tensor, magnitude: Tensor, reference: Tensor) -> Tensor:
+    """Omega, the size of the objective part, (..., 1); 1 where there is nothing to measure by."""
+    sizes = torch.maximum(magnitude, _SMALLEST_PRICE * reference)
+    price = (objective.abs() * sizes).sum(dim=-1, keepdim=True)
+    return price + (price == 0)
+
+
+def _arrivals(rows: Rows, present: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
+    """What has arrived since each row's last update (..., r, m), and the rows that are complete now (..., r)."""
+    fresh = fresh | present[..., None, :]
+    complete = (fresh | ~rows.names).all(dim=-1) & rows.is_real
+    return fresh & ~complete[..., None], complete
+
+
+def _standard_error(noise: Tensor, metric: Metric) -> Tensor:
+    """That of each row's mean over the longest window, (..., r)."""
+    variance = metric.rows.by_row(noise) * metric.D.diagonal(dim1=-2, dim2=-1)
+    return (variance / (2 * windows.LONGEST - 1)).sqrt()
+
+
+def _clip(multipliers: Tensor, metric: Metric, price: Tensor, bound: float) -> Tensor:
+    """Inequalities into [0, rho], equalities into a ball of radius rho, in units of ``Omega / sqrt(D)``."""
+    rows = metric.rows
+    signed = torch.where(rows.is_inequality, multipliers.clamp(min=0), multipliers)
+    size = metric.sizes(signed) / price
+    return signed * rows.by_row(bound / size.clamp(min=bound))

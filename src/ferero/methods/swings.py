@@ -1,0 +1,59 @@
+"""Sees a violation that swings to and fro without dying out, and calms the integral that drives it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ferero.methods.rows import Metric
+
+__all__ = ["ENOUGH", "Swings", "advance_swings"]
+
+ENOUGH = 6  # half swings in a row that make an oscillation
+_VISIBLE = 0.02  # relative violation below which nobody minds
+_ALIKE = 1.25  # largest ratio of two half swings of one oscillation; noise is less regular
+_CALMER, _CALMEST = 0.7, 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Swings:
+    """What is known of swings in c channels of r rows.
+
+    Attributes:
+        anchor: The largest deviation since the last change of sides, (..., r).
+        peak: The size of the half swing before, (..., c).
+        count: Half swings in a row that were alike, (..., c).
+        calm: The factor on the integral gain, (..., c).
+    """
+
+    anchor: Tensor
+    peak: Tensor
+    count: Tensor
+    calm: Tensor
+
+
+def advance_swings(old: Swings, level: Tensor, noise: Tensor, metric: Metric) -> Swings:
+    """Compare the deviation with the largest one on this side; on a change of sides, judge the half swing that ended.
+
+    A half swing counts when it is visible, above the noise and within a quarter of the one before. From `ENOUGH` of
+    them on, each multiplies the integral gain by 0.7; an irregular one starts the count anew.
+
+    Args:
+        old: What was seen so far.
+        level: Denoised values of the rows, (..., r).
+        noise: Relative variance of single values, (..., c).
+        metric: The sizes of the rows.
+    """
+    squares = metric.squares(torch.stack([level, old.anchor, level + old.anchor], dim=-2))
+    here, there, of_sum = squares.unbind(dim=-2)
+    turned = of_sum < here + there  # a negative inner product
+    size = there.sqrt()
+    is_alike = (size < _ALIKE * old.peak) & (old.peak < _ALIKE * size)
+    lasts = is_alike & (size > _VISIBLE) & (there > noise)
+    count = torch.where(turned, (old.count + 1) * lasts, old.count)
+    calmed = (old.calm * _CALMER).clamp(min=_CALMEST)
+    calm = torch.where(turned & (count >= ENOUGH), calmed, old.calm)
+    renew = metric.rows.by_row(turned | (here > there))
+    return Swings(torch.where(renew, level, old.anchor), torch.where(turned, size, old.peak), count, calm)

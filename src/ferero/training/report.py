@@ -1,0 +1,197 @@
+"""The verdict: whether training is where the preference wants it, constraint by constraint, and what to do if not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ferero.methods.base import Diagnosing, Method
+from ferero.methods.rows import rows_of
+from ferero.preference import Preference
+from ferero.training.record import Record, standard_error
+
+__all__ = ["ConstraintReport", "Report", "Status", "make_report", "metrics_of"]
+
+Status = Literal["met", "met_within_noise", "not_met", "saturated", "oscillating"]
+_ORDER: tuple[Status, ...] = ("met", "met_within_noise", "not_met", "saturated", "oscillating")
+_TOLERANCE = 0.01  # violation relative to the size of the constraint's own terms that still counts as met
+
+ADVICE: dict[Status, str] = {
+    "met": "Met. Nothing to do.",
+    "met_within_noise": "Met as far as the noise of the batches lets one see; a larger batch, a lower learning rate or "
+    ".with_margin(z) would make it sure.",
+    "not_met": "Not met yet. If the trend is towards it, train on; otherwise give the controller more time or a larger "
+    "learning rate, or see whether another constraint stands against it.",
+    "saturated": "Its multiplier is at the bound and the constraint is still violated: near here it cannot be had "
+    "beside the other wishes. Relax it, or raise FereroPI(bound=...).",
+    "oscillating": "It swings to and fro. The integral gain has been lowered; if it goes on, lower the learning rate "
+    "or the momentum, or raise FereroPI(integral_time=...).",
+}
+
+
+@dataclass(frozen=True)
+class ConstraintReport:
+    """One row of the preference.
+
+    Attributes:
+        label: The constraint as it was written.
+        value: Left minus right, averaged over about 100 steps: wanted <= 0, or == 0.
+        standard_error: Of that average.
+        margin: What the value is to stay below 0 by: z standard errors.
+        multiplier: The weight of the constraint in the loss.
+        saturated: Whether it is at its bound.
+        trend: Change of the value over the last few hundred steps.
+        status: The verdict.
+        advice: What to do.
+    """
+
+    label: str
+    value: float
+    standard_error: float
+    margin: float
+    multiplier: float
+    saturated: bool
+    trend: float
+    status: Status
+    advice: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """The verdict on a preference: the worst of its constraints'.
+
+    Attributes:
+        status: "met", "met_within_noise", "not_met", "saturated" or "oscillating".
+        advice: What to do about it.
+        constraints: One for each row, inequalities first.
+        losses: The losses by name, corrected by what was observed.
+        steps: Steps taken so far.
+        skipped: Batches left out because they were not finite.
+    """
+
+    status: Status
+    advice: str
+    constraints: tuple[ConstraintReport, ...]
+    losses: dict[str, float]
+    steps: int
+    skipped: int
+
+    def __str__(self) -> str:
+        lines = [f"{self.status} after {self.steps} steps", *_table(self.constraints), self.advice]
+        if self.skipped:
+            lines.append(f"{self.skipped} batches were not finite and were left out.")
+        return "\n".join(lines)
+
+
+def make_report(preference: Preference, method: Method[Any], state: Any, record: Record) -> Report:
+    """The report on what was recorded; copies everything to the host."""
+    values, spread = record.mean.cpu(), standard_error(record).cpu()
+    sizes = _sizes(preference, record).cpu()
+    margins = torch.cat([preference.margins, torch.zeros(preference.m_h)]).to(values) * spread
+    trend = (record.mean - record.long_mean).cpu()
+    lam = getattr(state, "lam", torch.zeros_like(record.mean)).cpu()
+    none = torch.zeros(len(values), dtype=torch.bool)
+    saturated, swinging = none, none
+    if isinstance(method, Diagnosing):
+        diagnosis = method.diagnose(preference, state)
+        saturated, swinging = diagnosis.saturated.cpu(), diagnosis.oscillating.cpu()
+    waiting = [name for name, seen in zip(preference.names, record.seen.tolist(), strict=True) if seen == 0]
+    rows = []
+    for i, label in enumerate((*preference.labels_g, *preference.labels_h)):
+        value, error, margin = float(values[i]), float(spread[i]), float(margins[i])
+        away = value + margin if i < preference.m_g else abs(value)
+        status = _judge(away, error, _TOLERANCE * float(sizes[i]), bool(saturated[i]), bool(swinging[i]))
+        advice = ADVICE[status]
+        missing = [name for name, c in zip(preference.names, _row(preference, i), strict=True) if c and name in waiting]
+        if missing:
+            status, advice = "not_met", f"{', '.join(missing)} has not arrived yet: is it in the losses?"
+        figures = (float(lam[i]), bool(saturated[i]), float(trend[i]))
+        rows.append(ConstraintReport(label, value, error, margin, *figures, status, advice))
+    worst = max(rows, key=lambda row: _ORDER.index(row.status), default=None)
+    losses = dict(zip(preference.names, record.latest.tolist(), strict=True))
+    advice = "There is no constraint: the losses are minimised." if worst is None else _of(worst)
+    return Report(
+        "met" if worst is None else worst.status,
+        advice,
+        tuple(rows),
+        losses,
+        int(record.seen.max()),
+        int(record.skipped),
+    )
+
+
+def metrics_of(
+    preference: Preference, losses: Tensor, weights: Tensor, multipliers: Tensor, record: Record
+) -> dict[str, float]:
+    """Flat figures for a logger.
+
+    ``ferero/merit`` orders checkpoints: feasible ones by their objective o, as ``o / (1 + |o|)``, below 1; the others
+    above 1, by their largest violation relative to the size of the constraint's own terms.
+    """
+    F = losses.detach().cpu()
+    labels = (*preference.labels_g, *preference.labels_h)
+    violation = preference.violation(F)
+    relative = violation / _sizes(preference, record).cpu()
+    worst = float(relative.max()) if labels else 0.0
+    k = preference.A.shape[-2]
+    lam_f = multipliers[:k].detach().cpu()
+    total = float(lam_f.sum())
+    objective = float((lam_f / total if total > 0 else lam_f) @ (preference.A @ F))
+    found = {f"ferero/loss/{name}": float(v) for name, v in zip(preference.names, F, strict=True)}
+    found |= {f"ferero/weight/{name}": float(v) for name, v in zip(preference.names, weights.cpu(), strict=True)}
+    found |= {f"ferero/multiplier/{label}": float(v) for label, v in zip(labels, multipliers[k:].cpu(), strict=True)}
+    found |= {f"ferero/violation/{label}": float(v) for label, v in zip(labels, violation, strict=True)}
+    found["ferero/merit"] = objective / (1 + abs(objective)) if worst <= _TOLERANCE else 1 + worst
+    found["ferero/skipped"] = float(record.skipped)
+    return found
+
+
+def _judge(away: float, error: float, tolerance: float, is_saturated: bool, is_swinging: bool) -> Status:
+    if is_swinging:
+        return "oscillating"
+    if away + 2 * error <= tolerance:
+        return "met"
+    if away <= tolerance + 2 * error:
+        return "met_within_noise"
+    return "saturated" if is_saturated else "not_met"
+
+
+def _sizes(preference: Preference, record: Record) -> Tensor:
+    """The size of each row's own terms, (r,)."""
+    rows = rows_of(preference, record.size.device, record.size.dtype)
+    squares = (rows.B.square() * record.size.square()).sum(dim=-1) + rows.b.square()
+    return torch.where(squares > 0, squares, 1.0).sqrt()
+
+
+def _row(preference: Preference, index: int) -> list[float]:
+    found: list[float] = torch.cat([preference.B_g, preference.B_h])[index].tolist()
+    return found
+
+
+def _of(row: ConstraintReport) -> str:
+    return row.advice if row.status == "met" else f"{row.label}: {row.advice}"
+
+
+def _table(rows: tuple[ConstraintReport, ...]) -> list[str]:
+    if not rows:
+        return []
+    head = ("constraint", "value", "std. error", "multiplier", "trend", "status")
+    cells = [
+        (
+            row.label,
+            f"{row.value:.4g}",
+            f"{row.standard_error:.2g}",
+            f"{row.multiplier:.3g}" + (" (bound)" if row.saturated else ""),
+            f"{row.trend:+.2g}",
+            row.status,
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[i]) for line in (head, *cells)) for i in range(len(head))]
+    return [
+        "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in (head, *cells)
+    ]

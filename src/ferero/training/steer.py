@@ -1,0 +1,292 @@
+"""The one thing a training loop needs: losses in, one scalar out, and the weights find the trade-off asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, distributed, nn
+
+from ferero.errors import InputError, NonFiniteError, UnsupportedError
+from ferero.methods.base import Method, Observation
+from ferero.methods.control import FereroPI
+from ferero.methods.rows import rows_of
+from ferero.preference import Preference
+from ferero.training import buffers
+from ferero.training.held_out import Correction, correct
+from ferero.training.losses import Counts, Losses, Reading, check_attached, read_losses
+from ferero.training.record import Record, advance_record, tracked
+from ferero.training.report import Report, make_report, metrics_of
+from ferero.training.watch import Watch
+
+__all__ = ["Steer"]
+
+
+class _Step(NamedTuple):
+    """Means of the losses over all ranks (m,), which are present (m,), and each rank's share in the gradient (m,)."""
+
+    means: Tensor
+    present: Tensor
+    share: Tensor | None
+
+
+class Steer(nn.Module):
+    """``loss = steer(losses)``: the weighted sum whose weights steer the losses to where the preference wants them.
+
+    A module without parameters: put it inside your model and its state is saved, loaded and moved with it. It moves on
+    only in training mode with gradients enabled; otherwise it returns the sum with the weights of the last step.
+
+    Under `torch.distributed` one all-reduce of sums and counts makes every rank see the losses of the joint batch, and
+    each rank's part in the gradient is scaled so that the usual averaging over ranks gives the joint batch's gradient,
+    also where a loss is missing on some ranks.
+
+    Args:
+        preference: What is wanted; a single one.
+        method: A method that reads losses only.
+        every: Micro-batches per optimizer step. The weights stay as they are for that many calls, and then move once,
+            on the means.
+        on_nonfinite: What to do with NaN or inf: "raise", or "skip" (a constant 0 comes back, which leaves no gradient
+            behind; under `torch.distributed`, where every rank must take part, a gradient of 0). In neither case is
+            anything updated. On a GPU nothing waits for the answer: the error comes at the next step.
+        group: The process group over which losses are averaged; None for all ranks.
+
+    Example:
+        >>> f = ferero.objectives("zh", "en")
+        >>> steer = ferero.Steer(ferero.Preference(f, [f.zh - f.en == 0.5]))
+        >>> theta = torch.tensor([2.0, 1.0], requires_grad=True)
+        >>> loss = steer({"zh": theta[0] ** 2, "en": theta[1] ** 2})
+        >>> loss.backward()
+    """
+
+    weights: Tensor
+    multipliers: Tensor
+    sums: Tensor
+    counts: Tensor
+    measured: Tensor
+    measurements: Tensor
+    calls: Tensor
+    is_metric: Tensor
+
+    def __init__(
+        self,
+        preference: Preference,
+        method: Method[Any] | None = None,
+        every: int = 1,
+        on_nonfinite: Literal["raise", "skip"] = "raise",
+        group: distributed.ProcessGroup | None = None,
+    ) -> None:
+        super().__init__()
+        self.preference, self.method = preference, FereroPI() if method is None else method
+        self.every, self.on_nonfinite, self.group = every, on_nonfinite, group
+        self._check_arguments()
+        m, k = preference.m, preference.A.shape[-2]
+        state = self.method.init(preference)
+        self._kind = type(state)
+        self.register_buffer("weights", preference.A.mean(dim=-2))
+        self.register_buffer("multipliers", torch.zeros(k + preference.m_g + preference.m_h, dtype=torch.float64))
+        buffers.register(self, "method", state)
+        buffers.register(self, "correction", Correction.none(m))
+        buffers.register(self, "record", Record.empty(m, preference.m_g + preference.m_h))
+        for name in ("sums", "counts", "measured", "measurements"):
+            self.register_buffer(name, torch.zeros(m, dtype=torch.float64))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        is_metric = [name in preference.measured for name in preference.names]
+        self.register_buffer("is_metric", torch.tensor(is_metric), persistent=False)
+        self._watch = Watch()
+        self._has_news = False
+
+    def _check_arguments(self) -> None:
+        if self.preference.members:
+            raise InputError("preference: expected a single one, found a stack; steer one model for each of them.")
+        if not self.every >= 1 or self.every != int(self.every):
+            raise InputError(f"every: expected a number of micro-batches >= 1, found {self.every!r}.")
+        if self.on_nonfinite not in ("raise", "skip"):
+            raise InputError(f'on_nonfinite: expected "raise" or "skip", found {self.on_nonfinite!r}.')
+        more = sorted(self.method.requires - {"losses"})
+        if more:
+            raise UnsupportedError(
+                f"method: {type(self.method).__name__} also reads {' and '.join(more)}, which a loss function cannot "
+                "see; use ferero.FereroPI(), or a loop that computes them."
+            )
+        refusal = self.method.understands(self.preference)
+        if refusal is not None:
+            raise UnsupportedError(f"method: {refusal}")
+
+    def forward(self, losses: Losses, counts: Counts = None) -> Tensor:
+        """The weighted sum of the losses, with the graph; in training, the weights move first.
+
+        Args:
+            losses: (m,), a list, or scalars by name. A name may be absent or None: its weight holds, and the
+                constraints it occurs in wait for it.
+            counts: How many examples are behind each loss, one number or (m,) or by name, so that means over ranks and
+                micro-batches are means over examples; 0 is as good as absent. None: all batches count the same.
+
+        Returns:
+            A scalar; call ``backward()`` on it as ever.
+
+        Raises:
+            InputError: A wrong number or shape, or a loss that is not attached to the graph.
+            UnknownNameError: A name that is none of the preference's.
+            NonFiniteError: NaN or inf, with ``on_nonfinite="raise"``.
+        """
+        is_moving = self.training and torch.is_grad_enabled()
+        if is_moving:
+            check_attached(losses, self.preference.names)
+        reading = read_losses(losses, counts, self.preference.names, self.weights.device)
+        if not is_moving:
+            return (self.weights.to(reading.values) * reading.values).sum()
+        step = self._gather(reading)
+        is_finite = torch.isfinite(step.means).all()
+        if step.means.device.type == "cpu" and not torch.compiler.is_compiling():
+            if not bool(is_finite):
+                return self._refuse(step, reading)
+            weights = self._advance(step, None)
+        else:
+            weights = self._advance(self._guard(step, is_finite), is_finite)
+            reading = reading._replace(values=torch.where(is_finite, reading.values, 0.0))
+        weighted = weights.to(reading.values) * reading.values
+        return (weighted if step.share is None else weighted * step.share).sum()
+
+    def observe(self, **measured: float | Tensor) -> None:
+        """Take in values measured elsewhere: held-out losses, or metrics declared by ``objectives(measured=...)``.
+
+        They correct an offset on the training values and never replace them; see `ferero.training.held_out`. They
+        count from the next step on; under `torch.distributed` any ranks may call this, and their mean is taken.
+
+        Raises:
+            UnknownNameError: A name that is none of the preference's.
+            NonFiniteError: A value that is not finite.
+        """
+        reading = read_losses(measured, None, self.preference.names, torch.device("cpu"))
+        if not bool(torch.isfinite(reading.values).all()):
+            raise NonFiniteError(f"observe: expected finite numbers, found {measured}; leave out what is not known.")
+        counts = torch.ones_like(reading.values) if reading.counts is None else reading.counts
+        self.measured.copy_(torch.where(counts.to(self.measured) > 0, reading.values.to(self.measured), self.measured))
+        self.measurements.copy_(torch.maximum(self.measurements, counts.to(self.measured)))
+        self._has_news = True
+
+    # what happened -------------------------------------------------------------------------------------
+
+    @property
+    def losses(self) -> Tensor:
+        """Today's losses (m,), denoised and corrected by what was observed."""
+        correction = buffers.load(self, "correction", Correction)
+        return correction.apply(tracked(buffers.load(self, "record", Record)))
+
+    @property
+    def violation(self) -> Tensor:
+        """``[G]_+`` then ``|H|`` of today's losses, (m_g + m_h,)."""
+        return self.preference.violation(self.losses)
+
+    def report(self) -> Report:
+        """Whether every constraint is met, and what stands in the way where it is not."""
+        return make_report(self.preference, self.method, self._state(), buffers.load(self, "record", Record))
+
+    def metrics(self) -> dict[str, float]:
+        """Figures for a logger; ``ferero/merit`` is lowest at the best feasible checkpoint."""
+        record = buffers.load(self, "record", Record)
+        return metrics_of(self.preference, self.losses, self.weights, self.multipliers, record)
+
+    # one step ------------------------------------------------------------------------------------------
+
+    def _gather(self, reading: Reading) -> _Step:
+        """The losses of the joint batch, and the news from whoever observed something."""
+        values = reading.values.detach().to(self.weights.dtype)
+        counts = torch.ones_like(values) if reading.counts is None else reading.counts.detach().to(values)
+        ranks = self._ranks()
+        if ranks == 1:
+            return _Step(values, counts > 0, None)
+        payload = torch.cat([values * counts, counts, self.measured * self.measurements, self.measurements])
+        distributed.all_reduce(payload, group=self.group)
+        sums, total, measured, measurements = payload.chunk(4)
+        self.measured.copy_(measured / measurements.clamp(min=1))
+        self.measurements.copy_(measurements)
+        self._has_news = True
+        some = total.clamp(min=torch.finfo(total.dtype).tiny)
+        return _Step(sums / some, total > 0, (ranks * counts / some).to(reading.values))
+
+    def _ranks(self) -> int:
+        if not (distributed.is_available() and distributed.is_initialized()):
+            return 1
+        return distributed.get_world_size(self.group)
+
+    def _advance(self, step: _Step, is_finite: Tensor | None) -> Tensor:
+        """Move the state by one step where the losses are finite, and give the weights for this batch."""
+        accept = is_finite
+        if self.every > 1:
+            step, is_due = self._accumulate(step)
+            accept = is_due if is_finite is None else is_due & is_finite
+        record, correction = buffers.load(self, "record", Record), buffers.load(self, "correction", Correction)
+        if self._has_news:
+            correction = self._learn(correction, record, accept)
+        corrected = correction.apply(step.means)
+        known = step.present & ((correction.observed > 0) | ~self.is_metric)
+        observation = Observation(corrected, present=known)
+        decision, state = self.method.update(self.preference, observation, self._state())
+        rows = rows_of(self.preference, corrected.device, corrected.dtype)
+        record = advance_record(record, rows, step.means, corrected, step.present)
+        weights = decision.weights * correction.gain
+        weights = weights if accept is None else torch.where(accept, weights, self.weights)
+        buffers.store(self, "method", state, accept)
+        buffers.store(self, "record", record, accept)
+        self.weights.copy_(weights)
+        if decision.multipliers is not None:
+            new = decision.multipliers
+            self.multipliers.copy_(new if accept is None else torch.where(accept, new, self.multipliers))
+        return weights
+
+    def _accumulate(self, step: _Step) -> tuple[_Step, Tensor]:
+        """Add a micro-batch; at the first of a cycle the last cycle's means are due (at the very first, its own)."""
+        is_due, is_first = self.calls % self.every == 0, self.calls == 0
+        means = torch.where(is_first, step.means, self.sums / self.counts.clamp(min=1))
+        present = torch.where(is_first, step.present, self.counts > 0)
+        self.sums.copy_(torch.where(is_due, 0.0, self.sums) + torch.where(step.present, step.means, 0.0))
+        self.counts.copy_(torch.where(is_due, 0.0, self.counts) + step.present)
+        self.calls.add_(1)
+        return _Step(means, present, step.share), is_due
+
+    def _learn(self, correction: Correction, record: Record, accept: Tensor | None) -> Correction:
+        """Correct the training values by what was measured, once."""
+        arrived = (self.measurements > 0) & (record.seen > 0)
+        new = correct(correction, self.measured, arrived, tracked(record), self.is_metric)
+        buffers.store(self, "correction", new, accept)
+        used = torch.zeros_like(self.measurements)
+        self.measurements.copy_(used if accept is None else torch.where(accept, used, self.measurements))
+        self._has_news = accept is not None
+        return buffers.load(self, "correction", Correction)
+
+    def _state(self) -> Any:
+        return buffers.load(self, "method", self._kind)
+
+    # batches that are not finite -----------------------------------------------------------------------
+
+    def _refuse(self, step: _Step, reading: Reading) -> Tensor:
+        """On the CPU: raise, or give back a constant zero; nothing has been updated."""
+        if self.on_nonfinite == "raise":
+            bad = [
+                n for n, v in zip(self.preference.names, step.means.tolist(), strict=True) if not abs(v) < float("inf")
+            ]
+            raise NonFiniteError(
+                f"losses: {', '.join(bad)} not finite; nothing was updated. Lower the learning rate, look for the "
+                'batch, or pass on_nonfinite="skip".'
+            )
+        self.get_buffer("record_skipped").add_(1)
+        if step.share is None:
+            return torch.zeros((), dtype=reading.values.dtype, requires_grad=True)
+        return (torch.where(torch.isfinite(reading.values), reading.values, 0.0) * 0.0).sum()
+
+    def _guard(self, step: _Step, is_finite: Tensor) -> _Step:
+        """On a device: note what to raise later, and let nothing that is not finite through."""
+        if self.on_nonfinite == "raise" and step.means.is_cuda and not torch.compiler.is_compiling():
+            self._watch.check()
+            self._watch.note(is_finite)
+        self.get_buffer("record_skipped").add_(~is_finite)
+        return step._replace(means=torch.where(torch.isfinite(step.means), step.means, 1.0))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Steer:  # noqa: ARG002  # nn.Module's
+        """Move the buffers to another device, but keep their precision whatever ``half()`` says."""
+        moved = {name: fn(buffer).device for name, buffer in self.named_buffers()}
+        for name, device in moved.items():
+            setattr(self, name, getattr(self, name).to(device))
+        return self

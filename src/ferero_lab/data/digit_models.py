@@ -1,0 +1,115 @@
+"""Networks that read several digits from one image: a shared body and one head of ten logits for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ferero.errors import InputError
+from ferero_lab.data.digit_pairs import CANVAS
+from ferero_lab.data.seeding import seeded
+
+__all__ = ["LeNet", "PairNet", "cross_entropies"]
+
+
+class _SharedBody(nn.Module):
+    """``logits_i = head_i(body(images))`` for tasks i = 1, ..., m.
+
+    Attributes:
+        body: images (n, 1, height, width) to features (n, width).
+        heads: one linear layer a task.
+    """
+
+    def __init__(self, body: nn.Module, width: int, tasks: int) -> None:
+        super().__init__()
+        self.body = body
+        self.heads = nn.ModuleList(nn.Linear(width, 10) for _ in range(tasks))
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (m, n, 10) of images (n, 1, height, width)."""
+        features = self.body(images)
+        return torch.stack([head(features) for head in self.heads])
+
+
+class PairNet(_SharedBody):
+    """One hidden layer of tanh units that the tasks of ``digit_pairs`` share: narrow, so that they compete for it.
+
+    With ReLU units some die at this width, and a task is given up by chance rather than by its weight.
+
+    Args:
+        hidden: the number of shared hidden units.
+        tasks: the number of heads.
+        seed: of the first parameters.
+
+    Raises:
+        InputError: for a number below 1.
+    """
+
+    def __init__(self, hidden: int = 8, *, tasks: int = 2, seed: int = 0) -> None:
+        _check_positive("hidden", hidden)
+        _check_positive("tasks", tasks)
+        with seeded(seed):
+            super().__init__(nn.Sequential(nn.Flatten(), nn.Linear(CANVAS**2, hidden), nn.Tanh()), hidden, tasks)
+
+
+class LeNet(_SharedBody):
+    """The paper's network for images of 36x36 pixels.
+
+    Convolution 1 -> 10 of 9x9, ReLU, max-pool 2; convolution 10 -> 20 of 5x5, ReLU, max-pool 2; linear 500 -> 50,
+    ReLU; one linear layer 50 -> 10 for each task.
+
+    Args:
+        tasks: the number of heads.
+        seed: of the first parameters.
+
+    Raises:
+        InputError: for fewer than one task.
+    """
+
+    def __init__(self, tasks: int = 2, *, seed: int = 0) -> None:
+        _check_positive("tasks", tasks)
+        with seeded(seed):
+            body = nn.Sequential(
+                nn.Conv2d(1, 10, 9),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+                nn.Conv2d(10, 20, 5),
+                nn.ReLU(),
+                nn.MaxPool2d(2),
+                nn.Flatten(),
+                nn.Linear(500, 50),
+                nn.ReLU(),
+            )
+            super().__init__(body, 50, tasks)
+
+
+def cross_entropies(logits: Tensor | Sequence[Tensor], labels: Tensor) -> Tensor:
+    """The mean cross-entropy of each task, ``f_i = -mean_j log softmax(logits_ij)[labels_ji]``.
+
+    Args:
+        logits: (m, n, classes), or m tensors (n, classes_i).
+        labels: int64, (n, m).
+
+    Returns:
+        The losses (m,).
+
+    Raises:
+        InputError: when logits and labels do not belong together.
+    """
+    if len(logits) == 0:
+        raise InputError("logits: expected m tensors (n, classes), found none. Pass one for each task.")
+    expected = (len(logits[0]), len(logits))
+    if labels.shape != expected:
+        raise InputError(
+            f"labels: expected (n, m) = {expected} to go with the logits, found {tuple(labels.shape)}. "
+            "Pass one row for each example and one column for each task."
+        )
+    return torch.stack([functional.cross_entropy(task, column) for task, column in zip(logits, labels.T, strict=True)])
+
+
+def _check_positive(argument: str, number: int) -> None:
+    if number < 1:
+        raise InputError(f"{argument}: expected a positive integer, found {number}.")
