@@ -111,7 +111,7 @@ class FereroPI:
     has_merit: ClassVar[bool] = False
 
     proportional: float = 1.5
-    integral_time: float = 200.0
+    integral_time: float = 100.0
     bound: float = 10.0
 
     def __post_init__(self) -> None:

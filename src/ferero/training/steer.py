@@ -52,6 +52,7 @@ class Steer(nn.Module):
         group: The process group over which losses are averaged; None for all ranks.
 
     Example:
+        >>> import ferero, torch
         >>> f = ferero.objectives("zh", "en")
         >>> steer = ferero.Steer(ferero.Preference(f, [f.zh - f.en == 0.5]))
         >>> theta = torch.tensor([2.0, 1.0], requires_grad=True)
