@@ -64,6 +64,8 @@ class FereroPIState:
     def like(self, losses: Tensor, dtype: torch.dtype) -> FereroPIState:
         """The same state on the losses' device and with their leading dimensions; booleans stay booleans."""
         missing = losses.ndim - self.seen.ndim
+        if missing == 0 and self.seen.device == losses.device and self.seen.dtype == dtype:
+            return self
 
         def move(tensor: Tensor) -> Tensor:
             tensor = tensor.to(losses.device, torch.bool if tensor.dtype == torch.bool else dtype)
@@ -174,18 +176,18 @@ class FereroPI:
         losses = observation.losses.detach()
         dtype = torch.float32 if losses.device.type == "mps" else torch.float64
         old = state.like(losses, dtype)
-        present = torch.ones_like(old.fresh[..., 0, :]) if observation.present is None else observation.present
+        present = observation.present
         rows = rows_of(preference, losses.device, dtype)
 
         seen, latest, magnitude, reference = _track(losses.to(dtype), present, old)
-        lam_f = _objective_part(preference.A.to(magnitude), reference)
-        objective = (lam_f[..., None, :] @ preference.A.to(magnitude))[..., 0, :]
+        lam_f = _objective_part(rows.A, reference)
+        objective = (lam_f[..., None, :] @ rows.A)[..., 0, :]
         price = _price(objective, magnitude, reference)
 
         fresh, complete = _arrivals(rows, present, old.fresh)
-        arrived = complete.to(dtype)
+        arrived = rows.real if present is None else complete.to(dtype)
         updates = old.updates + arrived
-        metric = rows.metric(magnitude, arrived)
+        metric = rows.metric(magnitude, None if present is None else arrived)
         values = rows.values(latest)
         levels, misses = windows.advance_levels(old.levels, values, updates, arrived)
         errors = windows.advance_errors(
@@ -202,12 +204,14 @@ class FereroPI:
         step = self.proportional / self.integral_time * calmed * metric.divide(values * arrived)
         integral = _clip(old.integral + step, metric, price, self.bound)
         pull = self.proportional * price * metric.divide(level * arrived)
-        lam = torch.where(complete, _clip(integral + pull, metric, price, self.bound), old.lam)
+        lam = _clip(integral + pull, metric, price, self.bound)
+        lam = lam if present is None else torch.where(complete, lam, old.lam)
 
         total = objective + (lam[..., None, :] @ rows.B)[..., 0, :]
         crowding = (total.abs() * magnitude).sum(dim=-1, keepdim=True) / price
         shrink = crowding.clamp(min=1)
-        weights = torch.where(present | (old.seen == 0), total / shrink, old.weights)
+        weights = total / shrink
+        weights = weights if present is None else torch.where(present | (old.seen == 0), weights, old.weights)
         new = FereroPIState(
             seen, latest, magnitude, reference, fresh, updates, integral, lam, levels, errors, weights, crowding,
             swings.anchor, swings.peak, swings.count, swings.calm,
@@ -217,19 +221,18 @@ class FereroPI:
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
         """Which multipliers are at their bound, and which violations swing."""
         rows = rows_of(preference, state.lam.device, state.lam.dtype)
-        lam_f = _objective_part(preference.A.to(state.lam), state.reference)
-        objective = (lam_f[..., None, :] @ preference.A.to(state.lam))[..., 0, :]
+        objective = (_objective_part(rows.A, state.reference)[..., None, :] @ rows.A)[..., 0, :]
         metric = rows.metric(state.magnitude, torch.ones_like(state.lam))
         size = metric.sizes(state.lam) / _price(objective, state.magnitude, state.reference)
         return Diagnosis(rows.by_row(size > 0.99 * self.bound), rows.by_row(state.swings >= ENOUGH))
 
 
-def _track(F: Tensor, present: Tensor, old: FereroPIState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _track(F: Tensor, present: Tensor | None, old: FereroPIState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """How often each loss was seen, its latest value, its running size, and its size at first; all (..., m)."""
-    seen = old.seen + present
-    latest = torch.where(present, F, old.latest)
+    seen = old.seen + (1 if present is None else present)
+    latest = F if present is None else torch.where(present, F, old.latest)
     size = latest.abs()
-    rate = present / seen.clamp(min=1, max=windows.MEMORY)
+    rate = (1 if present is None else present) / seen.clamp(min=1, max=windows.MEMORY)
     early = rate * (seen <= windows.MEMORY)
     return seen, latest, torch.lerp(old.magnitude, size, rate), torch.lerp(old.reference, size, early)
 
@@ -253,8 +256,10 @@ def _price(objective: Tensor, magnitude: Tensor, reference: Tensor) -> Tensor:
     return price + (price == 0)
 
 
-def _arrivals(rows: Rows, present: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
+def _arrivals(rows: Rows, present: Tensor | None, fresh: Tensor) -> tuple[Tensor, Tensor]:
     """What has arrived since each row's last update (..., r, m), and the rows that are complete now (..., r)."""
+    if present is None:
+        return torch.zeros_like(fresh), rows.is_real
     fresh = fresh | present[..., None, :]
     complete = (fresh | ~rows.names).all(dim=-1) & rows.is_real
     return fresh & ~complete[..., None], complete

@@ -21,35 +21,37 @@ _RIDGE = 1e-10  # relative; lets equalities that repeat each other share one mul
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """r = m_g + m_h rows over m losses, in c channels.
+    """r = m_g + m_h rows over m losses, in c channels, and the order they stand beside.
 
     Attributes:
+        A: The rows of the order, (..., k, m).
         B: ``[B_g; B_h]``, (..., r, m).
         b: ``[b_g; b_h]``, (..., r).
         margins: z of each row, 0 for equalities, (..., r); None where all are 0.
         names: Which losses occur in each row, (..., r, m), bool.
         is_real: Rows that are no padding, (..., r), bool.
+        real: The same as numbers.
         is_inequality: (r,), bool.
         channel: The channel of each row, (r,).
         first: The first row of each channel, (c,).
         members: 1 where a row belongs to a channel, (r, c).
         together: 1 where two rows share a channel, (r, r).
         constants: ``b b^T`` within channels, (..., r, r).
-        identity: (r, r).
     """
 
+    A: Tensor
     B: Tensor
     b: Tensor
     margins: Tensor | None
     names: Tensor
     is_real: Tensor
+    real: Tensor
     is_inequality: Tensor
     channel: Tensor
     first: Tensor
     members: Tensor
     together: Tensor
     constants: Tensor
-    identity: Tensor
 
     @property
     def count(self) -> int:
@@ -60,14 +62,17 @@ class Rows:
         """``B F + b``, (..., r): G, then H."""
         return (self.B @ losses[..., None])[..., 0] + self.b
 
-    def metric(self, magnitude: Tensor, arrived: Tensor) -> Metric:
+    def metric(self, magnitude: Tensor, arrived: Tensor | None = None) -> Metric:
         """The metric for losses of size ``magnitude`` (..., m), over the rows that have arrived (..., r), 0 or 1."""
         D = (self.B * magnitude.square()[..., None, :]) @ self.B.mT * self.together + self.constants
-        D = D * (arrived[..., :, None] * arrived[..., None, :])
-        diagonal = D.diagonal(dim1=-2, dim2=-1)
-        largest = (diagonal[..., None] * self.together).amax(dim=-2)
-        D = D + torch.diag_embed(_RIDGE * largest + (largest == 0) + (1 - arrived) * (largest != 0) * largest)
-        return Metric(self, D, torch.linalg.inv_ex(D).inverse)
+        if arrived is not None:
+            D = D * (arrived[..., :, None] * arrived[..., None, :])
+        largest = (D.diagonal(dim1=-2, dim2=-1)[..., None] * self.together).amax(dim=-2)
+        ridge = _RIDGE * largest + (largest == 0)
+        if arrived is not None:
+            ridge = ridge + (1 - arrived) * largest
+        D = D + torch.diag_embed(ridge)
+        return Metric(self, D, D.reciprocal() if D.shape[-1] == 1 else torch.linalg.inv_ex(D).inverse)
 
     def by_row(self, channels: Tensor) -> Tensor:
         """(..., c) to (..., r)."""
@@ -118,16 +123,17 @@ def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) ->
     together = members @ members.T
     margins = torch.cat([p.margins, torch.zeros_like(p.b_h)], dim=-1)
     return Rows(
+        p.A,
         B,
         b,
         margins if bool((margins > 0).any()) else None,
         B != 0,
         (B != 0).any(dim=-1),
+        (B != 0).any(dim=-1).to(dtype),
         torch.arange(m_g + m_h, device=device) < m_g,
         channel,
         first,
         members,
         together,
         b[..., :, None] * b[..., None, :] * together,
-        torch.eye(m_g + m_h, dtype=dtype, device=device),
     )

@@ -15,17 +15,31 @@ T = TypeVar("T")
 
 def register(module: nn.Module, prefix: str, state: Any) -> None:
     """One buffer ``prefix_field`` for each field."""
-    for field in fields(state):
-        module.register_buffer(f"{prefix}_{field.name}", getattr(state, field.name).clone())
+    for name, key in _keys(prefix, type(state)):
+        module.register_buffer(key, getattr(state, name).clone())
 
 
 def load(module: nn.Module, prefix: str, kind: type[T]) -> T:
     """The dataclass, from the buffers."""
-    return kind(**{f.name: module.get_buffer(f"{prefix}_{f.name}") for f in fields(kind)})  # type: ignore[arg-type]
+    return kind(**{name: module._buffers[key] for name, key in _keys(prefix, kind)})
 
 
 def store(module: nn.Module, prefix: str, state: Any, accept: Tensor | None) -> None:
     """Write the dataclass into the buffers in place; where ``accept`` (a boolean scalar) is False, leave them."""
-    for field in fields(state):
-        buffer, new = module.get_buffer(f"{prefix}_{field.name}"), getattr(state, field.name)
-        buffer.copy_(new if accept is None else torch.where(accept, new, buffer))
+    keys = _keys(prefix, type(state))
+    old: list[Any] = [module._buffers[key] for _, key in keys]
+    new: list[Tensor] = [getattr(state, name) for name, _ in keys]
+    if accept is None:
+        torch._foreach_copy_(old, new)
+        return
+    for before, after in zip(old, new, strict=True):
+        if before.dtype == torch.bool:
+            before.copy_(torch.where(accept, after, before))
+    numbers = [(before, after) for before, after in zip(old, new, strict=True) if before.dtype != torch.bool]
+    change = torch._foreach_sub([after for _, after in numbers], [before for before, _ in numbers])
+    torch._foreach_mul_(change, accept.to(change[0].dtype))
+    torch._foreach_add_([before for before, _ in numbers], change)
+
+
+def _keys(prefix: str, kind: type[Any]) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, f"{prefix}_{field.name}") for field in fields(kind))

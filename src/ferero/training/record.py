@@ -65,16 +65,16 @@ def tracked(record: Record) -> Tensor:
     return windows.best_level(record.levels, record.errors.argmin(dim=-2))
 
 
-def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, present: Tensor) -> Record:
-    """Take in one step: training losses and corrected ones, (m,), of those present, (m,), bool."""
-    here = present.to(losses.dtype)
+def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, present: Tensor | None) -> Record:
+    """Take in one step: training losses and corrected ones, (m,), of those present, (m,), bool; None for all."""
+    here = torch.ones_like(losses) if present is None else present.to(losses.dtype)
     seen = old.seen + here
     levels, misses = windows.advance_levels(old.levels, losses, seen, here)
     errors = windows.advance_errors(old.errors, misses.square(), seen, here)
-    latest = torch.where(present, corrected, old.latest)
+    latest = corrected if present is None else torch.where(present, corrected, old.latest)
     size = torch.lerp(old.size, latest.abs(), here / seen.clamp(min=1, max=windows.MEMORY))
 
-    touched = (rows.names & present).any(dim=-1).to(losses.dtype)
+    touched = rows.real if present is None else (rows.names & present).any(dim=-1).to(losses.dtype)
     updates = old.updates + touched
     values = rows.values(latest)
     rate = touched / updates.clamp(min=1, max=windows.MEMORY)

@@ -14,6 +14,7 @@ from ferero.methods.control import FereroPI
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
 from ferero.training import buffers
+from ferero.training.captured import Captured
 from ferero.training.held_out import Correction, correct
 from ferero.training.losses import Counts, Losses, Reading, check_attached, read_losses
 from ferero.training.record import Record, advance_record, tracked
@@ -24,11 +25,11 @@ __all__ = ["Steer"]
 
 
 class _Step(NamedTuple):
-    """Means of the losses over all ranks (m,), which are present (m,), and each rank's share in the gradient (m,)."""
+    """Means of the losses over all ranks (m,), which are present (m,), and this rank's share in the gradient (m,)."""
 
     means: Tensor
-    present: Tensor
-    share: Tensor | None
+    present: Tensor | None = None
+    share: Tensor | None = None
 
 
 class Steer(nn.Module):
@@ -48,7 +49,8 @@ class Steer(nn.Module):
             on the means.
         on_nonfinite: What to do with NaN or inf: "raise", or "skip" (a constant 0 comes back, which leaves no gradient
             behind; under `torch.distributed`, where every rank must take part, a gradient of 0). In neither case is
-            anything updated. On a GPU nothing waits for the answer: the error comes at the next step.
+            anything updated. On a GPU nothing waits for the answer: all weights are 0 for that batch, and the error
+            comes a few steps late.
         group: The process group over which losses are averaged; None for all ranks.
 
     Example:
@@ -94,7 +96,7 @@ class Steer(nn.Module):
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
         is_metric = [name in preference.measured for name in preference.names]
         self.register_buffer("is_metric", torch.tensor(is_metric), persistent=False)
-        self._watch = Watch()
+        self._watch, self._captured = Watch(), Captured()
         self._has_news = False
 
     def _check_arguments(self) -> None:
@@ -114,6 +116,7 @@ class Steer(nn.Module):
         if refusal is not None:
             raise UnsupportedError(f"method: {refusal}")
 
+    @torch.compiler.disable  # a hundred tiny operations on a few numbers: nothing to gain, much to trace
     def forward(self, losses: Losses, counts: Counts = None) -> Tensor:
         """The weighted sum of the losses, with the graph; in training, the weights move first.
 
@@ -138,15 +141,13 @@ class Steer(nn.Module):
         if not is_moving:
             return (self.weights.to(reading.values) * reading.values).sum()
         step = self._gather(reading)
-        is_finite = torch.isfinite(step.means).all()
-        if step.means.device.type == "cpu" and not torch.compiler.is_compiling():
-            if not bool(is_finite):
+        if step.means.device.type == "cpu":
+            if not bool(torch.isfinite(step.means).all()):
                 return self._refuse(step, reading)
             weights = self._advance(step, None)
         else:
-            weights = self._advance(self._guard(step, is_finite), is_finite)
-            reading = reading._replace(values=torch.where(is_finite, reading.values, 0.0))
-        weighted = weights.to(reading.values) * reading.values
+            weights = self._advance_on_device(step)
+        weighted = weights.to(reading.values.dtype, copy=True) * reading.values
         return (weighted if step.share is None else weighted * step.share).sum()
 
     def observe(self, **measured: float | Tensor) -> None:
@@ -193,11 +194,11 @@ class Steer(nn.Module):
 
     def _gather(self, reading: Reading) -> _Step:
         """The losses of the joint batch, and the news from whoever observed something."""
-        values = reading.values.detach().to(self.weights.dtype)
-        counts = torch.ones_like(values) if reading.counts is None else reading.counts.detach().to(values)
         ranks = self._ranks()
         if ranks == 1:
-            return _Step(values, counts > 0, None)
+            return _Step(reading.values.detach(), None if reading.counts is None else reading.counts > 0)
+        values = reading.values.detach().to(self.weights.dtype)
+        counts = torch.ones_like(values) if reading.counts is None else reading.counts.detach().to(values)
         payload = torch.cat([values * counts, counts, self.measured * self.measurements, self.measurements])
         distributed.all_reduce(payload, group=self.group)
         sums, total, measured, measurements = payload.chunk(4)
@@ -214,7 +215,7 @@ class Steer(nn.Module):
 
     def _advance(self, step: _Step, is_finite: Tensor | None) -> Tensor:
         """Move the state by one step where the losses are finite, and give the weights for this batch."""
-        accept = is_finite
+        accept, step = is_finite, step._replace(means=step.means.to(self.weights.dtype))
         if self.every > 1:
             step, is_due = self._accumulate(step)
             accept = is_due if is_finite is None else is_due & is_finite
@@ -222,7 +223,10 @@ class Steer(nn.Module):
         if self._has_news:
             correction = self._learn(correction, record, accept)
         corrected = correction.apply(step.means)
-        known = step.present & ((correction.observed > 0) | ~self.is_metric)
+        known = step.present
+        if self.preference.measured:  # a metric counts from its first measurement on
+            known = (correction.observed > 0) | ~self.is_metric
+            known = known if step.present is None else known & step.present
         observation = Observation(corrected, present=known)
         decision, state = self.method.update(self.preference, observation, self._state())
         rows = rows_of(self.preference, corrected.device, corrected.dtype)
@@ -239,11 +243,12 @@ class Steer(nn.Module):
 
     def _accumulate(self, step: _Step) -> tuple[_Step, Tensor]:
         """Add a micro-batch; at the first of a cycle the last cycle's means are due (at the very first, its own)."""
+        here = torch.ones_like(self.is_metric) if step.present is None else step.present
         is_due, is_first = self.calls % self.every == 0, self.calls == 0
         means = torch.where(is_first, step.means, self.sums / self.counts.clamp(min=1))
-        present = torch.where(is_first, step.present, self.counts > 0)
-        self.sums.copy_(torch.where(is_due, 0.0, self.sums) + torch.where(step.present, step.means, 0.0))
-        self.counts.copy_(torch.where(is_due, 0.0, self.counts) + step.present)
+        present = torch.where(is_first, here, self.counts > 0)
+        self.sums.copy_(torch.where(is_due, 0.0, self.sums) + torch.where(here, step.means, 0.0))
+        self.counts.copy_(torch.where(is_due, 0.0, self.counts) + here)
         self.calls.add_(1)
         return _Step(means, present, step.share), is_due
 
@@ -277,13 +282,22 @@ class Steer(nn.Module):
             return torch.zeros((), dtype=reading.values.dtype, requires_grad=True)
         return (torch.where(torch.isfinite(reading.values), reading.values, 0.0) * 0.0).sum()
 
-    def _guard(self, step: _Step, is_finite: Tensor) -> _Step:
-        """On a device: note what to raise later, and let nothing that is not finite through."""
-        if self.on_nonfinite == "raise" and step.means.is_cuda and not torch.compiler.is_compiling():
-            self._watch.check()
-            self._watch.note(is_finite)
-        self.get_buffer("record_skipped").add_(~is_finite)
-        return step._replace(means=torch.where(torch.isfinite(step.means), step.means, 1.0))
+    def _advance_on_device(self, step: _Step) -> Tensor:
+        """On a device: the same step without a look at the numbers; what is not finite changes nothing and weighs 0."""
+
+        def advance(means: Tensor, *present: Tensor) -> tuple[Tensor, ...]:
+            is_finite = torch.isfinite(means).all()
+            self.get_buffer("record_skipped").add_(~is_finite)
+            safe = torch.where(torch.isfinite(means), means, 1.0)
+            weights = self._advance(_Step(safe, *present), is_finite)
+            return (torch.where(is_finite, weights, 0.0),)
+
+        inputs = (step.means,) if step.present is None else (step.means, step.present)
+        if self.on_nonfinite == "raise":
+            self._watch.look(self.get_buffer("record_skipped"))
+        key = (self.weights.data_ptr(), step.means.dtype, len(inputs), self._has_news)
+        with torch.no_grad():
+            return self._captured(key, advance, *inputs)[0]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Steer:  # noqa: ARG002  # nn.Module's
         """Move the buffers to another device, but keep their precision whatever ``half()`` says."""

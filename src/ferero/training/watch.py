@@ -1,7 +1,7 @@
-"""Raises for a batch that was not finite without making the host wait for the device.
+"""Raises for batches that were not finite without making the host wait for the device.
 
-On the CPU the answer is there at once. On a device the flag of each step is copied back behind the step's work and
-looked at when the next step is asked for, one step late and always the same step on every rank.
+Every few steps the count of such batches is copied back behind the work in flight, and looked at when the next step is
+asked for: late by a fixed number of steps, the same on every rank. Until then they change nothing.
 """
 
 from __future__ import annotations
@@ -11,42 +11,44 @@ from torch import Tensor
 
 from ferero.errors import NonFiniteError
 
-__all__ = ["Watch"]
+__all__ = ["EVERY", "Watch"]
+
+EVERY = 16  # steps from one look to the next
 
 
 class Watch:
-    """Remembers the flag of the last step until it can be read for nothing."""
+    """Remembers a count of batches until it can be read for nothing."""
 
     def __init__(self) -> None:
-        self._flag: Tensor | None = None
+        self._steps = 0
+        self._known = 0.0
+        self._count: Tensor | None = None
         self._event: torch.cuda.Event | None = None
 
-    def note(self, is_finite: Tensor) -> None:
-        """Begin to copy the flag of this step to the host."""
-        self._flag = torch.empty(is_finite.shape, dtype=torch.bool, pin_memory=True)
-        self._flag.copy_(is_finite, non_blocking=True)
-        self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        self._event.record()
-
-    def check(self) -> None:
-        """Raise if the last step's losses were not finite.
+    def look(self, skipped: Tensor) -> None:
+        """Read what was copied at the last step, or begin a copy; both only once in `EVERY` steps.
 
         Raises:
-            NonFiniteError: Neither weights nor multipliers have taken that step in.
+            NonFiniteError: The count has grown.
         """
-        flag, event, self._flag, self._event = self._flag, self._event, None, None
-        if flag is None or event is None:
+        if not skipped.is_cuda or torch.cuda.is_current_stream_capturing():
             return
-        event.synchronize()
-        if not bool(flag):
-            raise NonFiniteError(
-                "losses: those of the step before this one were not finite (on a GPU that is seen one step late); "
-                "weights and multipliers did not take it in. Lower the learning rate, look for the batch, or pass "
-                'on_nonfinite="skip".'
-            )
+        self._steps += 1
+        if self._steps % EVERY == 1 and self._count is not None and self._event is not None:
+            self._event.synchronize()
+            before, self._known = self._known, float(self._count)
+            if self._known > before:
+                raise NonFiniteError(
+                    f"losses: not finite in {self._known - before:.0f} of the last {EVERY} steps (on a GPU that is "
+                    "seen late); weights and multipliers did not take them in. Lower the learning rate, look for the "
+                    'batch, or pass on_nonfinite="skip".'
+                )
+        if self._steps % EVERY == 0:
+            if self._count is None:
+                self._count = torch.empty(skipped.shape, dtype=skipped.dtype, pin_memory=True)
+                self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._count.copy_(skipped, non_blocking=True)
+            self._event.record()  # type: ignore[union-attr]
 
-    def __deepcopy__(self, memo: object) -> Watch:
-        return Watch()
-
-    def __getstate__(self) -> dict[str, None]:
-        return {"_flag": None, "_event": None}
+    def __reduce__(self) -> tuple[type[Watch], tuple[()]]:
+        return Watch, ()  # a copy waits for nothing

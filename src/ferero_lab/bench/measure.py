@@ -7,7 +7,7 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -57,9 +57,16 @@ def environment() -> dict[str, Any]:
         "system": platform.system(),
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "packages": {name: version(name) for name in PACKAGES},
-        "ferero": version("ferero"),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "ferero": _version("ferero"),
     }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _processor() -> str:
