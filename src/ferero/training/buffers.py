@@ -8,15 +8,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-__all__ = ["load", "register", "store"]
+__all__ = ["load", "named", "store"]
 
 T = TypeVar("T")
 
 
-def register(module: nn.Module, prefix: str, state: Any) -> None:
-    """One buffer ``prefix_field`` for each field."""
-    for name, key in _keys(prefix, type(state)):
-        module.register_buffer(key, getattr(state, name).clone())
+def named(prefix: str, state: Any) -> dict[str, Tensor]:
+    """The fields under the names of their buffers, ``prefix_field``."""
+    return {key: getattr(state, name) for name, key in _keys(prefix, type(state))}
 
 
 def load(module: nn.Module, prefix: str, kind: type[T]) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, distributed, nn
@@ -16,20 +16,13 @@ from ferero.preference import Preference
 from ferero.training import buffers
 from ferero.training.captured import Captured
 from ferero.training.held_out import Correction, correct
+from ferero.training.joint import News, Step, gather
 from ferero.training.losses import Counts, Losses, Reading, check_attached, read_losses
 from ferero.training.record import Record, advance_record, tracked
 from ferero.training.report import Report, make_report, metrics_of
 from ferero.training.watch import Watch
 
 __all__ = ["Steer"]
-
-
-class _Step(NamedTuple):
-    """Means of the losses over all ranks (m,), which are present (m,), and this rank's share in the gradient (m,)."""
-
-    means: Tensor
-    present: Tensor | None = None
-    share: Tensor | None = None
 
 
 class Steer(nn.Module):
@@ -83,21 +76,33 @@ class Steer(nn.Module):
         self.preference, self.method = preference, FereroPI() if method is None else method
         self.every, self.on_nonfinite, self.group = every, on_nonfinite, group
         self._check_arguments()
-        m, k = preference.m, preference.A.shape[-2]
-        state = self.method.init(preference)
-        self._kind = type(state)
-        self.register_buffer("weights", preference.A.mean(dim=-2))
-        self.register_buffer("multipliers", torch.zeros(k + preference.m_g + preference.m_h, dtype=torch.float64))
-        buffers.register(self, "method", state)
-        buffers.register(self, "correction", Correction.none(m))
-        buffers.register(self, "record", Record.empty(m, preference.m_g + preference.m_h))
-        for name in ("sums", "counts", "measured", "measurements"):
-            self.register_buffer(name, torch.zeros(m, dtype=torch.float64))
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+        self._kind = type(self.method.init(preference))
+        for name, tensor in self._first_buffers().items():
+            self.register_buffer(name, tensor)
         is_metric = [name in preference.measured for name in preference.names]
         self.register_buffer("is_metric", torch.tensor(is_metric), persistent=False)
         self._watch, self._captured = Watch(), Captured()
         self._has_news = False
+        self.register_load_state_dict_post_hook(_expect_news)  # type: ignore[no-untyped-call]
+
+    def _first_buffers(self) -> dict[str, Tensor]:
+        """The state before the first step."""
+        p, rows = self.preference, self.preference.m_g + self.preference.m_h
+        zeros = torch.zeros(p.m, dtype=torch.float64)
+        return {
+            "weights": p.A.mean(dim=-2),
+            "multipliers": torch.zeros(p.A.shape[-2] + rows, dtype=torch.float64),
+            **buffers.named("method", self.method.init(p)),
+            **buffers.named("correction", Correction.none(p.m)),
+            **buffers.named("record", Record.empty(p.m, rows)),
+            **{name: zeros.clone() for name in ("sums", "counts", "measured", "measurements")},
+            "calls": torch.zeros((), dtype=torch.int64),
+        }
+
+    def reset(self) -> None:
+        """Forget everything, as if nothing had been seen yet."""
+        for name, tensor in self._first_buffers().items():
+            self.get_buffer(name).copy_(tensor)
 
     def _check_arguments(self) -> None:
         if self.preference.members:
@@ -116,7 +121,7 @@ class Steer(nn.Module):
         if refusal is not None:
             raise UnsupportedError(f"method: {refusal}")
 
-    @torch.compiler.disable  # a hundred tiny operations on a few numbers: nothing to gain, much to trace
+    @torch.compiler.disable  # type: ignore[untyped-decorator]  # tiny operations: nothing to gain, much to trace
     def forward(self, losses: Losses, counts: Counts = None) -> Tensor:
         """The weighted sum of the losses, with the graph; in training, the weights move first.
 
@@ -192,73 +197,57 @@ class Steer(nn.Module):
 
     # one step ------------------------------------------------------------------------------------------
 
-    def _gather(self, reading: Reading) -> _Step:
-        """The losses of the joint batch, and the news from whoever observed something."""
-        ranks = self._ranks()
-        if ranks == 1:
-            return _Step(reading.values.detach(), None if reading.counts is None else reading.counts > 0)
-        values = reading.values.detach().to(self.weights.dtype)
-        counts = torch.ones_like(values) if reading.counts is None else reading.counts.detach().to(values)
-        payload = torch.cat([values * counts, counts, self.measured * self.measurements, self.measurements])
-        distributed.all_reduce(payload, group=self.group)
-        sums, total, measured, measurements = payload.chunk(4)
-        self.measured.copy_(measured / measurements.clamp(min=1))
-        self.measurements.copy_(measurements)
-        self._has_news = True
-        some = total.clamp(min=torch.finfo(total.dtype).tiny)
-        return _Step(sums / some, total > 0, (ranks * counts / some).to(reading.values))
+    def _gather(self, reading: Reading) -> Step:
+        step, news = gather(reading, News(self.measured, self.measurements), self.group)
+        if step.share is not None:
+            self.measured.copy_(news.values)
+            self.measurements.copy_(news.counts)
+            self._has_news = True
+        return step
 
-    def _ranks(self) -> int:
-        if not (distributed.is_available() and distributed.is_initialized()):
-            return 1
-        return distributed.get_world_size(self.group)
-
-    def _advance(self, step: _Step, is_finite: Tensor | None) -> Tensor:
+    def _advance(self, step: Step, is_finite: Tensor | None) -> Tensor:
         """Move the state by one step where the losses are finite, and give the weights for this batch."""
         accept, step = is_finite, step._replace(means=step.means.to(self.weights.dtype))
         if self.every > 1:
-            step, is_due = self._accumulate(step)
-            accept = is_due if is_finite is None else is_due & is_finite
+            step, accept = self._accumulate(step, is_finite)
         record, correction = buffers.load(self, "record", Record), buffers.load(self, "correction", Correction)
         if self._has_news:
             correction = self._learn(correction, record, accept)
         corrected = correction.apply(step.means)
         known = step.present
         if self.preference.measured:  # a metric counts from its first measurement on
-            known = (correction.observed > 0) | ~self.is_metric
-            known = known if step.present is None else known & step.present
+            measured = (correction.observed > 0) | ~self.is_metric
+            known = measured if known is None else measured & known
         observation = Observation(corrected, present=known)
         decision, state = self.method.update(self.preference, observation, self._state())
         rows = rows_of(self.preference, corrected.device, corrected.dtype)
-        record = advance_record(record, rows, step.means, corrected, step.present)
-        weights = decision.weights * correction.gain
-        weights = weights if accept is None else torch.where(accept, weights, self.weights)
         buffers.store(self, "method", state, accept)
-        buffers.store(self, "record", record, accept)
-        self.weights.copy_(weights)
+        buffers.store(self, "record", advance_record(record, rows, step.means, corrected, step.present), accept)
         if decision.multipliers is not None:
-            new = decision.multipliers
-            self.multipliers.copy_(new if accept is None else torch.where(accept, new, self.multipliers))
+            self.multipliers.copy_(_choose(accept, decision.multipliers, self.multipliers))
+        weights = _choose(accept, decision.weights * correction.gain, self.weights)
+        self.weights.copy_(weights)
         return weights
 
-    def _accumulate(self, step: _Step) -> tuple[_Step, Tensor]:
+    def _accumulate(self, step: Step, is_finite: Tensor | None) -> tuple[Step, Tensor]:
         """Add a micro-batch; at the first of a cycle the last cycle's means are due (at the very first, its own)."""
-        here = torch.ones_like(self.is_metric) if step.present is None else step.present
+        counts = torch.ones_like(step.means) if step.counts is None else step.counts.to(step.means)
         is_due, is_first = self.calls % self.every == 0, self.calls == 0
-        means = torch.where(is_first, step.means, self.sums / self.counts.clamp(min=1))
-        present = torch.where(is_first, here, self.counts > 0)
-        self.sums.copy_(torch.where(is_due, 0.0, self.sums) + torch.where(here, step.means, 0.0))
-        self.counts.copy_(torch.where(is_due, 0.0, self.counts) + here)
-        self.calls.add_(1)
-        return _Step(means, present, step.share), is_due
+        some = self.counts.clamp(min=torch.finfo(self.counts.dtype).tiny)
+        means = torch.where(is_first, step.means, self.sums / some)
+        due = Step(means, torch.where(is_first, counts, self.counts), step.share)
+        sums = torch.where(is_due, 0.0, self.sums) + step.means * counts
+        self.sums.copy_(_choose(is_finite, sums, self.sums))
+        self.counts.copy_(_choose(is_finite, torch.where(is_due, 0.0, self.counts) + counts, self.counts))
+        self.calls.add_(1 if is_finite is None else is_finite)
+        return due, is_due if is_finite is None else is_due & is_finite
 
     def _learn(self, correction: Correction, record: Record, accept: Tensor | None) -> Correction:
         """Correct the training values by what was measured, once."""
         arrived = (self.measurements > 0) & (record.seen > 0)
         new = correct(correction, self.measured, arrived, tracked(record), self.is_metric)
         buffers.store(self, "correction", new, accept)
-        used = torch.zeros_like(self.measurements)
-        self.measurements.copy_(used if accept is None else torch.where(accept, used, self.measurements))
+        self.measurements.copy_(_choose(accept, torch.where(arrived, 0.0, self.measurements), self.measurements))
         self._has_news = accept is not None
         return buffers.load(self, "correction", Correction)
 
@@ -267,12 +256,11 @@ class Steer(nn.Module):
 
     # batches that are not finite -----------------------------------------------------------------------
 
-    def _refuse(self, step: _Step, reading: Reading) -> Tensor:
+    def _refuse(self, step: Step, reading: Reading) -> Tensor:
         """On the CPU: raise, or give back a constant zero; nothing has been updated."""
         if self.on_nonfinite == "raise":
-            bad = [
-                n for n, v in zip(self.preference.names, step.means.tolist(), strict=True) if not abs(v) < float("inf")
-            ]
+            finite = torch.isfinite(step.means).tolist()
+            bad = [name for name, is_finite in zip(self.preference.names, finite, strict=True) if not is_finite]
             raise NonFiniteError(
                 f"losses: {', '.join(bad)} not finite; nothing was updated. Lower the learning rate, look for the "
                 'batch, or pass on_nonfinite="skip".'
@@ -282,17 +270,17 @@ class Steer(nn.Module):
             return torch.zeros((), dtype=reading.values.dtype, requires_grad=True)
         return (torch.where(torch.isfinite(reading.values), reading.values, 0.0) * 0.0).sum()
 
-    def _advance_on_device(self, step: _Step) -> Tensor:
+    def _advance_on_device(self, step: Step) -> Tensor:
         """On a device: the same step without a look at the numbers; what is not finite changes nothing and weighs 0."""
 
-        def advance(means: Tensor, *present: Tensor) -> tuple[Tensor, ...]:
+        def advance(means: Tensor, *counts: Tensor) -> tuple[Tensor, ...]:
             is_finite = torch.isfinite(means).all()
             self.get_buffer("record_skipped").add_(~is_finite)
             safe = torch.where(torch.isfinite(means), means, 1.0)
-            weights = self._advance(_Step(safe, *present), is_finite)
+            weights = self._advance(Step(safe, *counts), is_finite)
             return (torch.where(is_finite, weights, 0.0),)
 
-        inputs = (step.means,) if step.present is None else (step.means, step.present)
+        inputs = (step.means,) if step.counts is None else (step.means, step.counts)
         if self.on_nonfinite == "raise":
             self._watch.look(self.get_buffer("record_skipped"))
         key = (self.weights.data_ptr(), step.means.dtype, len(inputs), self._has_news)
@@ -301,7 +289,20 @@ class Steer(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Steer:  # noqa: ARG002  # nn.Module's
         """Move the buffers to another device, but keep their precision whatever ``half()`` says."""
-        moved = {name: fn(buffer).device for name, buffer in self.named_buffers()}
-        for name, device in moved.items():
-            setattr(self, name, getattr(self, name).to(device))
+        was_meta = self.weights.is_meta
+        for name, buffer in list(self.named_buffers()):
+            device = fn(buffer).device
+            setattr(self, name, torch.empty_like(buffer, device=device) if was_meta else buffer.to(device))
+        if was_meta and not self.weights.is_meta:
+            self.reset()
+            self.is_metric.copy_(torch.tensor([name in self.preference.measured for name in self.preference.names]))
         return self
+
+
+def _expect_news(steer: Steer, _: Any) -> None:
+    """After loading: there may be something measured that was not taken in yet."""
+    steer._has_news = True
+
+
+def _choose(accept: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
+    return new if accept is None else torch.where(accept, new, old)
