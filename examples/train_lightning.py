@@ -15,18 +15,18 @@ class Net(lightning.LightningModule):
     def __init__(self) -> None:
         super().__init__()
         self.layers = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1))
-        f = ferero.objectives("error", "error_other")
-        self.steer = ferero.Steer(ferero.Preference(f, [f.error_other <= 0.3], minimize=f.error))
+        f = ferero.objectives("left", "right")
+        self.steer = ferero.Steer(ferero.Preference(f, [f.left == 2 * f.right]))
 
     def training_step(self, batch: list[Tensor], _: int) -> Tensor:
-        x, y, y_other = batch
+        x, y, z = batch
         out = self.layers(x)[:, 0]
-        loss = self.steer({"error": (out - y).square().mean(), "error_other": (out - y_other).square().mean()})
+        loss = self.steer({"left": (out - y).square().mean(), "right": (out - z).square().mean()})
         self.log_dict(self.steer.metrics())  # ModelCheckpoint(monitor="ferero/merit") keeps the best feasible one
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.Adam(self.parameters(), lr=0.01)
+        return torch.optim.Adam(self.parameters(), lr=0.03)
 
 
 if __name__ == "__main__":
@@ -41,4 +41,5 @@ if __name__ == "__main__":
     model = Net()
     trainer.fit(model, data)
     print(model.steer.report())
-    print(f"error_other: {model.steer.losses[1]:.2f}")
+    left, right = model.steer.losses
+    print(f"left over right: {left / right:.1f}")

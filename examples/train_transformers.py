@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import BertConfig, BertModel, PreTrainedModel, Trainer, TrainingArguments, set_seed
+from transformers import BertConfig, BertModel, PreTrainedModel, PrinterCallback, Trainer, TrainingArguments, set_seed
 
 import ferero
 
@@ -46,6 +46,7 @@ if __name__ == "__main__":
             folder, max_steps=300, per_device_train_batch_size=32, learning_rate=0.01, use_cpu=True, **quiet
         )
         trainer = SteeredTrainer(TwoTasks(BertConfig(vocab_size=32, **small)), arguments, train_dataset=rows)
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
     print(trainer.model.steer.report())
     print(f"second: {trainer.model.steer.losses[1]:.2f}")

@@ -1,26 +1,61 @@
 """Every example runs, and says what it promises."""
 
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
     "two_losses_on_a_ray.py": ["converged", "second over first: 2.0"],
     "a_constraint.py": ["subject to error <= 0.3", "converged", "unattainable"],
     "own_problem_numpy.py": ["bend <= 0.2", "converged"],
+    "train_plain_loop.py": ["after 400 steps", "left over right, on all examples"],
+    "train_lightning.py": ["after 400 steps", "left over right"],
+    "train_transformers.py": ["after 300 steps", "second <= 0.2", "second: 0."],
+    "train_accelerate.py": ["after 400 steps", "left over right"],
+    "train_torchrun.py": ["after 400 steps", "left over right, with 1 processes"],
 }
+SLOW = {"train_lightning.py", "train_transformers.py", "train_accelerate.py"}
 
 
 def test_every_example_is_tested():
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(SAYS)
 
 
-@pytest.mark.parametrize("name", SAYS)
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in SAYS])
 def test_example(name, capsys):
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     said = capsys.readouterr().out
     for words in SAYS[name]:
         assert words in said
     assert "stalled" not in said
+    assert "not_met" not in said
+    if "left over right" in said:
+        assert ratio(said) == pytest.approx(2, abs=0.2)
+
+
+def ratio(said):
+    return float(said.rsplit(":", 1)[1])
+
+
+@pytest.mark.slow
+def test_torchrun_with_two_processes():
+    how = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [*how, str(EXAMPLES / "train_torchrun.py")], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert "not_met" not in done.stdout
+    assert "with 2 processes" in done.stdout
+    assert ratio(done.stdout) == pytest.approx(2, abs=0.2)

@@ -153,7 +153,9 @@ def test_from_the_meta_device():
 # compilation -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # dynamo looks at it
+@pytest.mark.filterwarnings(
+    "ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning"
+)  # dynamo looks at it
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 @pytest.mark.parametrize("inside", [True, False])
 @pytest.mark.parametrize("backend", ["eager", "aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
@@ -357,3 +359,13 @@ def test_a_batch_without_losses_is_no_obstacle(losses):
     steer = ferero.Steer(WISH)
     steer(losses).backward()
     assert not steer.method_seen.any()
+
+
+def test_a_loss_without_examples_stays_in_the_graph():
+    """DDP waits for the gradients of all parameters, also of those whose loss has no example on this rank."""
+    theta = torch.ones(3, requires_grad=True)
+    parts = [theta[i : i + 1].clone() for i in range(3)]
+    for part in parts:
+        part.retain_grad()
+    ferero.Steer(WISH)([part.square().sum() for part in parts], counts=[1, 1, 0]).backward()
+    assert parts[2].grad == 0

@@ -6,6 +6,5 @@ from ferero_lab.bench.steering.everywhere import resume_differences
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="an observation that waits is forgotten by the checkpoint")
 def test_resume_is_exact():
     assert set(resume_differences().values()) == {0.0}

@@ -205,18 +205,20 @@ class FereroPI:
         integral = _clip(old.integral + step, metric, price, self.bound)
         pull = self.proportional * price * metric.divide(level * arrived)
         lam = _clip(integral + pull, metric, price, self.bound)
-        lam = lam if present is None else torch.where(complete, lam, old.lam)
+        if present is not None:
+            integral, lam = torch.where(complete, integral, old.integral), torch.where(complete, lam, old.lam)
 
         total = objective + (lam[..., None, :] @ rows.B)[..., 0, :]
         crowding = (total.abs() * magnitude).sum(dim=-1, keepdim=True) / price
         shrink = crowding.clamp(min=1)
-        weights = total / shrink
+        unit = lam_f.sum(dim=-1, keepdim=True) * shrink  # until here the objective part was 1 at first, in any units
+        weights = total / unit
         weights = weights if present is None else torch.where(present | (old.seen == 0), weights, old.weights)
         new = FereroPIState(
             seen, latest, magnitude, reference, fresh, updates, integral, lam, levels, errors, weights, crowding,
             swings.anchor, swings.peak, swings.count, swings.calm,
         )  # fmt: skip
-        return Decision(in_dtype_of(weights, losses), torch.cat([lam_f, lam], dim=-1) / shrink), new
+        return Decision(in_dtype_of(weights, losses), torch.cat([lam_f, lam], dim=-1) / unit), new
 
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
         """Which multipliers are at their bound, and which violations swing."""
@@ -238,15 +240,13 @@ def _track(F: Tensor, present: Tensor | None, old: FereroPIState) -> tuple[Tenso
 
 
 def _objective_part(A: Tensor, reference: Tensor) -> Tensor:
-    """lam_f (..., k): each row over its size at first, summing to 1; a loss of unknown size counts as the mean one."""
-    if A.shape[-2] == 1:
-        return torch.ones_like(reference[..., :1])
+    """lam_f (..., k): the mean of the rows, each over its size at first; an unknown size counts as the mean one."""
     is_known = reference > 0
     usual = reference.sum(dim=-1, keepdim=True) / is_known.sum(dim=-1, keepdim=True).clamp(min=1)
-    usual = torch.where(usual > 0, usual, torch.ones_like(usual))
+    usual = usual + (usual == 0)
     size = (A.abs() @ torch.where(is_known, reference, usual)[..., None])[..., 0]
-    share = torch.where(size > 0, size.reciprocal(), torch.zeros_like(size))
-    return share / share.sum(dim=-1, keepdim=True)
+    share = (size > 0) / (size + (size == 0))
+    return share / (size > 0).sum(dim=-1, keepdim=True)
 
 
 def _price(objective: Tensor, magnitude: Tensor, reference: Tensor) -> Tensor:

@@ -67,6 +67,8 @@ class Rows:
         D = (self.B * magnitude.square()[..., None, :]) @ self.B.mT * self.together + self.constants
         if arrived is not None:
             D = D * (arrived[..., :, None] * arrived[..., None, :])
+        if D.shape[-1] == 0:
+            return Metric(self, D, D)
         largest = (D.diagonal(dim1=-2, dim2=-1)[..., None] * self.together).amax(dim=-2)
         ridge = _RIDGE * largest + (largest == 0)
         if arrived is not None:

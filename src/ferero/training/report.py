@@ -86,13 +86,13 @@ class Report:
         return "\n".join(lines)
 
 
-def make_report(preference: Preference, method: Method[Any], state: Any, record: Record) -> Report:
+def make_report(preference: Preference, method: Method[Any], state: Any, record: Record, multipliers: Tensor) -> Report:
     """The report on what was recorded; copies everything to the host."""
     values, spread = record.mean.cpu(), standard_error(record).cpu()
     sizes = _sizes(preference, record).cpu()
     margins = torch.cat([preference.margins, torch.zeros(preference.m_h)]).to(values) * spread
     trend = (record.mean - record.long_mean).cpu()
-    lam = getattr(state, "lam", torch.zeros_like(record.mean)).cpu()
+    lam = multipliers[preference.A.shape[-2] :].cpu()
     none = torch.zeros(len(values), dtype=torch.bool)
     saturated, swinging = none, none
     if isinstance(method, Diagnosing):

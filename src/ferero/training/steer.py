@@ -188,7 +188,8 @@ class Steer(nn.Module):
 
     def report(self) -> Report:
         """Whether every constraint is met, and what stands in the way where it is not."""
-        return make_report(self.preference, self.method, self._state(), buffers.load(self, "record", Record))
+        record = buffers.load(self, "record", Record)
+        return make_report(self.preference, self.method, self._state(), record, self.multipliers)
 
     def metrics(self) -> dict[str, float]:
         """Figures for a logger; ``ferero/merit`` is lowest at the best feasible checkpoint."""

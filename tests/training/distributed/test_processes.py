@@ -97,7 +97,6 @@ def test_a_skipped_step_changes_nothing_but_the_count(ranks, name):
     assert ranks[name][0]["record_skipped"] == len(SPOILED)
 
 
-@pytest.mark.xfail(reason="an observation that waits is forgotten by the checkpoint")
 def test_the_bars():
     for row in bench_everywhere():
         assert row.passed, f"{row.measure}: {row.value:g}"

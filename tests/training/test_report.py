@@ -1,0 +1,188 @@
+"""Every status can be reached and gives advice; the merit orders checkpoints."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from ferero.methods.control import FereroPI
+from ferero.preference import Preference, objectives
+from ferero.training import Steer
+from ferero.training.report import ADVICE
+
+f = objectives("a", "b")
+BELOW = Preference(f, [f.a <= 0.5])
+EQUAL = Preference(f, [f.a == f.b])
+
+
+def train(preference, values, **arguments):
+    """A steer that has seen the values (T, 2)."""
+    steer = Steer(preference, **arguments)
+    for row in values:
+        steer(torch.as_tensor(row, dtype=torch.float64).requires_grad_())
+    return steer
+
+
+def noise(steps, size, seed=0):
+    return size * torch.randn(steps, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def pairs(first):
+    first = torch.as_tensor(first, dtype=torch.float64)
+    return torch.stack([first, torch.ones_like(first)], dim=-1)
+
+
+SWING = pairs(1 + 0.3 * torch.sin(2 * math.pi * torch.arange(300) / 40))
+CASES = {
+    "met": (BELOW, pairs([0.3] * 20), {}),
+    "met_within_noise": (BELOW, pairs(0.5 + noise(150, 0.2)), {}),
+    "not_met": (BELOW, pairs([1.0] * 20), {}),
+    "saturated": (BELOW, pairs([1.0] * 60), {"method": FereroPI(bound=0.5)}),
+    "oscillating": (EQUAL, SWING, {}),
+}
+
+
+@pytest.mark.parametrize("status", CASES)
+def test_every_status_can_be_reached_and_gives_advice(status):
+    preference, values, arguments = CASES[status]
+    report = train(preference, values, **arguments).report()
+    (row,) = report.constraints
+    assert report.status == row.status == status
+    assert row.advice == ADVICE[status]
+    assert report.advice.endswith(ADVICE[status])
+    assert report.advice.startswith("Met" if status == "met" else f"{row.label}: ")
+    assert row.saturated == (status == "saturated")
+    assert report.steps == len(values)
+    assert str(report).startswith(f"{status} after {len(values)} steps\nconstraint")
+    assert row.label in str(report)
+
+
+def test_an_oscillation_that_ended_is_no_longer_reported():
+    calm = pairs(1 + 0.3 * torch.exp(-torch.arange(500) / 20))
+    report = train(EQUAL, torch.cat([SWING, calm])).report()
+    assert report.status == "met"
+
+
+def test_the_worst_constraint_speaks_for_all():
+    both = Preference(f, [f.a <= 0.5, f.b <= 0.5])
+    report = train(both, [[0.3, 1.0]] * 20).report()
+    assert [row.status for row in report.constraints] == ["met", "not_met"]
+    assert report.status == "not_met"
+    assert report.advice.startswith("b <= 0.5: Not met yet.")
+
+
+def test_figures_are_those_of_the_values():
+    values = 0.4 + noise(300, 0.1)
+    (row,) = train(Preference(f, [(f.a <= 0.5).with_margin(z=2.0)]), pairs(values)).report().constraints
+    assert row.value == pytest.approx(-0.1, abs=0.03)
+    assert row.standard_error == pytest.approx(0.1 / math.sqrt(199), rel=0.4)
+    assert row.margin == pytest.approx(2 * row.standard_error)
+    assert row.multiplier == 0.0
+    drift = train(BELOW, pairs(torch.linspace(1, 0, 300))).report().constraints[0]
+    assert drift.trend < 0
+
+
+def test_the_standard_error_knows_that_successive_values_resemble_each_other():
+    walk = [0.0]
+    for step in noise(400, 0.1).tolist():
+        walk.append(0.9 * walk[-1] + step)
+    (like,) = train(BELOW, pairs(walk)).report().constraints
+    (white,) = train(BELOW, pairs(noise(401, float(torch.tensor(walk).std())))).report().constraints
+    assert like.standard_error > 2 * white.standard_error
+
+
+def test_no_constraint_at_all():
+    report = train(Preference(f), [[1.0, 2.0]] * 3).report()
+    assert (report.status, report.constraints) == ("met", ())
+    assert report.advice == "There is no constraint: the losses are minimised."
+    assert str(report) == "met after 3 steps\nThere is no constraint: the losses are minimised."
+
+
+def test_before_the_first_step():
+    report = Steer(EQUAL).report()
+    assert report.status == "not_met"
+    assert "a, b has not arrived yet: is it in the losses?" in report.advice
+
+
+def test_a_quantity_that_never_arrives():
+    steer = Steer(Preference(f, [f.a <= 5.0, f.b <= 0.5]))
+    for _ in range(5):
+        steer({"a": torch.ones((), requires_grad=True)})
+    report = steer.report()
+    assert [row.status for row in report.constraints] == ["met", "not_met"]
+    assert report.constraints[1].advice == "b has not arrived yet: is it in the losses?"
+
+
+def test_a_metric_that_was_never_measured():
+    """Its surrogate's value is in other units and says nothing about the constraint."""
+    g = objectives("a", "gap", measured=("gap",))
+    report = train(Preference(g, [g.gap <= 0.5], minimize=g.a), [[1.0, 0.01]] * 20).report()
+    assert report.status == "not_met"
+    assert "gap" in report.advice
+    assert "observe" in report.advice
+
+
+def test_skipped_batches_are_counted():
+    steer = train(BELOW, [[0.3, 1.0], [math.nan, 1.0], [0.3, 1.0]], on_nonfinite="skip")
+    assert steer.report().skipped == 1
+    assert str(steer.report()).endswith("1 batches were not finite and were left out.")
+    assert steer.metrics()["ferero/skipped"] == 1
+
+
+def test_what_was_observed_counts():
+    steer = train(BELOW, [[0.3, 1.0]] * 10)
+    steer.observe(a=0.9)
+    for _ in range(300):
+        steer(torch.tensor([0.3, 1.0], requires_grad=True))
+    report = steer.report()
+    assert report.status == "not_met"
+    assert report.losses["a"] == pytest.approx(0.9)
+    assert report.constraints[0].value == pytest.approx(0.4, abs=0.02)
+
+
+# metrics ----------------------------------------------------------------------------------------------------
+
+
+def test_the_keys_of_the_metrics():
+    found = train(Preference(f, [f.a <= 0.5, f.a - f.b == 0.25]), [[1.0, 2.0]] * 3).metrics()
+    assert list(found) == [
+        "ferero/loss/a",
+        "ferero/loss/b",
+        "ferero/weight/a",
+        "ferero/weight/b",
+        "ferero/multiplier/a <= 0.5",
+        "ferero/multiplier/a - b == 0.25",
+        "ferero/violation/a <= 0.5",
+        "ferero/violation/a - b == 0.25",
+        "ferero/merit",
+        "ferero/skipped",
+    ]
+    assert all(isinstance(value, float) for value in found.values())
+    assert found["ferero/loss/b"] == 2.0
+    assert found["ferero/violation/a <= 0.5"] == pytest.approx(0.5)
+    assert found["ferero/violation/a - b == 0.25"] == pytest.approx(1.25)
+
+
+def test_constraints_of_the_same_words_keep_their_own_keys():
+    ray = Preference.ray([1.0, 2.0, 3.0])  # two rows, both "F along ..."
+    found = train(ray, [[1.0, 2.0, 4.0]] * 3).metrics()
+    assert sum(key.startswith("ferero/multiplier/") for key in found) == 2
+    assert sum(key.startswith("ferero/violation/") for key in found) == 2
+
+
+def merit(a, b, steps=120):
+    return train(BELOW, [[a, b]] * steps).metrics()["ferero/merit"]
+
+
+def test_the_merit_orders_checkpoints():
+    good, better, negative = merit(0.4, 2.0), merit(0.4, 1.0), merit(0.4, -3.0)
+    bad, worse = merit(0.6, 0.1), merit(5.0, 0.0)
+    assert negative < better < good < 1 < bad < worse
+    assert merit(0.4, 1e9) < merit(0.6, 0.0)  # no objective makes up for a violation
+    assert merit(0.502, 1.0) < 1  # met up to a hundredth
+
+
+def test_nothing_is_best_before_the_first_step():
+    assert Steer(BELOW).metrics()["ferero/merit"] >= 1 + 0.01

@@ -1,0 +1,392 @@
+"""One loss out of many: when it moves, what it holds, what it refuses, and that training ends where it should."""
+
+from __future__ import annotations
+
+import copy
+import io
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from ferero.errors import InputError, NonFiniteError, UnknownNameError, UnsupportedError
+from ferero.methods import Ferero, FereroSA, Observation
+from ferero.methods.control import FereroPI
+from ferero.preference import Preference, objectives
+from ferero.training import Steer
+
+f = objectives("a", "b")
+WANTED = Preference(f, [f.a <= 0.5, f.a - f.b == 0.25])
+RAY = Preference.ray([1.0, 2.0])
+
+
+def leaf(*values, dtype=torch.float64):
+    return torch.tensor(values, dtype=dtype, requires_grad=True)
+
+
+def snapshot(steer):
+    return {name: tensor.clone() for name, tensor in steer.state_dict().items()}
+
+
+def changed(steer, before):
+    return {name for name, tensor in steer.state_dict().items() if not torch.equal(tensor, before[name])}
+
+
+def losses_of(steps, seed=0):
+    return 0.5 + torch.rand(steps, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+# what it is -------------------------------------------------------------------------------------------------
+
+
+def test_it_is_the_weighted_sum_of_the_method():
+    steer, method = Steer(WANTED), FereroPI()
+    state = method.init(WANTED)
+    for row in losses_of(30):
+        decision, state = method.update(WANTED, Observation(row), state)
+        losses = row.clone().requires_grad_()
+        loss = steer(losses)
+        loss.backward()
+        torch.testing.assert_close(losses.grad, decision.weights)
+        assert loss.item() == pytest.approx(float(decision.weights @ row))
+        torch.testing.assert_close(steer.weights, decision.weights)
+        torch.testing.assert_close(steer.multipliers, decision.multipliers)
+
+
+def test_no_constraint_and_one_loss():
+    steer = Steer(Preference(f))
+    assert steer(leaf(1.0, 3.0)).item() == pytest.approx(1.5)  # 3/4 and 1/4
+    steer = Steer(Preference.pareto(1))
+    assert steer([leaf(2.0)]).item() == pytest.approx(2.0)
+
+
+def test_it_has_state_but_no_parameters():
+    steer = Steer(WANTED)
+    assert list(steer.parameters()) == []
+    model = nn.ModuleDict({"net": nn.Linear(2, 2), "steer": steer})
+    assert any(name.startswith("steer.method_") for name in model.state_dict())
+    assert "steer.weights" in model.state_dict()
+
+
+def test_tensors_lists_and_names_are_the_same():
+    steers = [Steer(WANTED) for _ in range(3)]
+    for row in losses_of(5):
+        values = [row.clone().requires_grad_() for _ in range(3)]
+        found = [steers[0](values[0]), steers[1](list(values[1])), steers[2]({"b": values[2][1], "a": values[2][0]})]
+        assert found[0].item() == found[1].item() == found[2].item()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_precision(dtype):
+    steer = Steer(WANTED)
+    losses = leaf(1.0, 0.5, dtype=dtype)
+    loss = steer(losses)
+    loss.backward()
+    assert loss.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+    assert losses.grad.dtype == dtype
+    steer.half()
+    assert steer.weights.dtype == steer.method_lam.dtype == torch.float64
+    assert steer.method_fresh.dtype == torch.bool
+
+
+# when it moves ----------------------------------------------------------------------------------------------
+
+
+def test_it_moves_only_in_training_with_gradients():
+    steer = Steer(WANTED)
+    steer(leaf(1.0, 0.5))
+    before = snapshot(steer)
+    weights = steer.weights.clone()
+    with torch.no_grad():
+        assert steer(torch.tensor([2.0, 3.0])).item() == pytest.approx(float(weights @ torch.tensor([2.0, 3.0]).double()))
+    with torch.inference_mode():
+        steer(torch.tensor([2.0, 3.0]))
+    steer.eval()
+    assert steer(leaf(2.0, 3.0)).requires_grad
+    steer([1.0, 2.0])  # in evaluation nothing needs a graph
+    steer({"a": 1.0})
+    assert not changed(steer, before)
+    steer.train()
+    steer(leaf(2.0, 3.0))
+    assert {"weights", "method_integral", "record_mean"} <= changed(steer, before)
+
+
+def test_every_moves_once_per_cycle_on_the_means():
+    rows = losses_of(12)
+    whole, parts = Steer(WANTED), Steer(WANTED, every=3)
+    found = []
+    for t, row in enumerate(rows):
+        parts(row.clone().requires_grad_())
+        found.append(parts.weights.clone())
+        if t % 3 == 0:
+            whole((rows[0] if t == 0 else rows[t - 3 : t].mean(dim=0)).clone().requires_grad_())
+            torch.testing.assert_close(parts.weights, whole.weights)
+        else:
+            assert torch.equal(found[t], found[t - 1])
+    assert parts.report().steps == 4
+
+
+def test_every_takes_means_over_examples_and_over_those_that_came():
+    steer = Steer(WANTED, every=2)
+    steer([*leaf(9.0, 9.0)], counts=1)
+    steer({"a": leaf(1.0)[0]}, counts={"a": 3})
+    steer(leaf(7.0, 7.0))
+    assert steer.method_latest.tolist() == pytest.approx([(9.0 + 3.0) / 4, 9.0])
+
+
+def test_every_keeps_its_phase_when_a_batch_is_skipped():
+    """The optimizer counts micro-batches by itself: weights must not change within one of its steps."""
+    steer, found = Steer(WANTED, every=2, on_nonfinite="skip"), []
+    for t, row in enumerate(losses_of(12)):
+        steer((row * math.nan if t == 3 else row).clone().requires_grad_())
+        found.append(steer.weights.clone())
+    assert all(torch.equal(found[t], found[t + 1]) for t in range(4, 12, 2))
+
+
+def test_state_is_carried_by_the_state_dict_bit_for_bit():
+    rows = losses_of(40)
+    for every in (1, 3):
+        whole, first = Steer(WANTED, every=every), Steer(WANTED, every=every)
+        for t, row in enumerate(rows):
+            if t == 20:
+                whole.observe(a=0.9)
+                first.observe(a=0.9)  # just before saving, as after an evaluation
+                buffer = io.BytesIO()
+                torch.save(first.state_dict(), buffer)
+                buffer.seek(0)
+                first = Steer(WANTED, every=every)
+                first.load_state_dict(torch.load(buffer, weights_only=True))
+            losses = row.clone().requires_grad_(), row.clone().requires_grad_()
+            assert torch.equal(whole(losses[0]), first(losses[1])), t
+        assert not changed(first, snapshot(whole))
+        assert first.correction_offset[0] != 0
+
+
+def test_a_copy_goes_its_own_way():
+    steer = Steer(WANTED)
+    steer(leaf(1.0, 0.5))
+    other, before = copy.deepcopy(steer), snapshot(steer)
+    other(leaf(2.0, 0.5))
+    assert not changed(steer, before)
+
+
+def test_reset_forgets_everything():
+    steer = Steer(WANTED)
+    before = snapshot(steer)
+    steer(leaf(1.0, 0.5))
+    steer.observe(a=1.0)
+    steer(leaf(1.0, 0.5))
+    steer.reset()
+    assert not changed(steer, before)
+
+
+# missing losses ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["absent", "none", "count", "count of a constant"])
+def test_a_missing_loss_holds_weight_and_multiplier(how):
+    steer = Steer(Preference(f, [f.a <= 1e-4, f.b <= 2e-4]))  # small, so that absolute bounds would show
+    for _ in range(30):
+        steer(leaf(1e-3, 1e-3))
+    weight, lam, integral = steer.weights[0].item(), steer.method_lam[0].item(), steer.method_integral[0].item()
+    for _ in range(3):
+        b = leaf(1e-3)
+        given = {
+            "absent": ({"b": b[0]}, None),
+            "none": ({"a": None, "b": b[0]}, None),
+            "count": ([leaf(math.nan)[0], b[0]], [0, 4]),
+            "count of a constant": ({"a": torch.tensor(0.0), "b": b[0]}, {"a": 0}),
+        }[how]
+        loss = steer(*given)
+        loss.backward()
+        assert loss.item() == pytest.approx(b.grad.item() * 1e-3)
+    assert steer.weights[0].item() == weight
+    assert steer.method_lam[0].item() == lam
+    assert steer.method_integral[0].item() == integral
+    assert steer.method_lam[1].item() > 0
+
+
+def test_a_batch_without_any_loss_can_still_be_differentiated():
+    steer = Steer(WANTED)
+    steer(leaf(1.0, 0.5))
+    weights = steer.weights.clone()
+    loss = steer({"a": None})
+    loss.backward()
+    assert loss.item() == 0
+    assert torch.equal(steer.weights, weights)
+
+
+def circles(x):
+    return torch.stack([(x - 1).square().sum(), (x + 1).square().sum()]) / 2
+
+
+def bumps(x):
+    """Concave: `1 - exp(-distance)`."""
+    return 1 - torch.exp(-circles(x))
+
+
+def angle(losses):
+    return math.degrees(math.atan2(float(losses[1]), float(losses[0])))
+
+
+def test_names_in_turn_reach_the_ray():
+    steer, seen = Steer(RAY), [0.0, 0.0]
+    x = torch.tensor([0.1, -0.1], dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.SGD([x], lr=0.02)
+    for t in range(1500):
+        optimizer.zero_grad()
+        loss = circles(x)[t % 2]
+        seen[t % 2] = loss.item()
+        steer({RAY.names[t % 2]: loss}).backward()
+        optimizer.step()
+    assert abs(angle(seen) - angle([1, 2])) < 0.2
+
+
+# held-out values and metrics --------------------------------------------------------------------------------
+
+
+def steered(problem, preference, measure, interval, steps, rate=0.1, start=(0.2, -0.1)):
+    """The parameters after training with ``steer.observe(**measure(losses))`` every so many steps."""
+    steer = Steer(preference)
+    x = torch.tensor(start, dtype=torch.float64, requires_grad=True)
+    for t in range(steps):
+        losses = problem(x)
+        if t % interval == 0:
+            steer.observe(**measure(losses.detach()))
+        (gradient,) = torch.autograd.grad(steer(losses), x)
+        with torch.no_grad():
+            x -= rate * gradient
+    return x.detach(), steer
+
+
+@pytest.mark.parametrize("interval", [1, 50, 500])
+@pytest.mark.parametrize("problem", [circles, bumps])
+def test_a_ray_asked_of_held_out_losses(problem, interval):
+    def held_out(losses):
+        return {"f1": 1.3 * losses[0].item() + 0.05, "f2": 0.9 * losses[1].item()}
+
+    x, steer = steered(problem, RAY, held_out, interval, 1600 if interval == 500 else 1000)
+    values = held_out(problem(x))
+    assert abs(angle(list(values.values())) - angle([1, 2])) < 0.3
+    assert steer.losses.tolist() == pytest.approx(list(values.values()), abs=5e-3)
+    assert abs(angle(problem(x)) - angle([1, 2])) > 1  # the training losses are elsewhere, as they should be
+
+
+def test_a_metric_in_other_units():
+    """min b subject to 100 a^2 <= 4, where a is what has a gradient."""
+    g = objectives("a", "b", measured=("a",))
+    preference = Preference(g, [g.a <= 4.0], minimize=g.b)
+    x, _ = steered(circles, preference, lambda F: {"a": 100 * F[0].item() ** 2}, 20, 1500)
+    assert 100 * circles(x)[0].item() ** 2 == pytest.approx(4.0, rel=0.03)
+
+
+def test_a_metric_that_is_zero_at_first():
+    """min b subject to 10 [a - 0.3]_+ <= 0.4, begun where a is below 0.3."""
+    g = objectives("a", "b", measured=("a",))
+    preference = Preference(g, [g.a <= 0.4], minimize=g.b)
+    measure = lambda F: {"a": 10 * max(0.0, F[0].item() - 0.3)}  # noqa: E731
+    x, _ = steered(circles, preference, measure, 20, 1500, rate=0.05, start=(0.9, 0.8))
+    assert circles(x)[0].item() == pytest.approx(0.34, rel=0.05)
+
+
+def test_a_metric_waits_for_its_first_measurement():
+    g = objectives("a", "b", measured=("a",))
+    steer = Steer(Preference(g, [g.a <= 4.0], minimize=g.b))
+    for _ in range(5):
+        steer(leaf(100.0, 1.0))
+    assert steer.method_lam.item() == 0
+    steer.observe(a=50.0)
+    steer(leaf(100.0, 1.0))
+    assert steer.method_lam.item() > 0
+    assert steer.losses[0].item() == pytest.approx(50.0)
+
+
+def test_what_is_observed_before_the_first_step_is_not_lost():
+    steer = Steer(RAY)
+    steer.observe(f1=2.0)
+    for _ in range(3):
+        steer(leaf(1.0, 1.0))
+    assert steer.losses.tolist() == pytest.approx([2.0, 1.0])
+
+
+def test_observing_changes_nothing_until_the_next_step():
+    steer = Steer(RAY)
+    steer(leaf(1.0, 1.0))
+    before = snapshot(steer)
+    steer.observe(f1=2.0)
+    assert changed(steer, before) == {"measured", "measurements"}
+
+
+# refusals ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        ({"preference": Preference.stack([RAY, RAY])}, InputError, r"preference: expected a single one, found a stack"),
+        ({"preference": "f1 <= 1"}, InputError, r"preference: expected a Preference, found str"),
+        ({"every": 0}, InputError, r"every: expected a number of micro-batches >= 1, found 0"),
+        ({"every": 1.5}, InputError, r"every: expected a number of micro-batches >= 1, found 1\.5"),
+        ({"every": math.inf}, InputError, r"every: expected a number of micro-batches >= 1, found inf"),
+        ({"every": "2"}, InputError, r"every: expected a number of micro-batches >= 1, found '2'"),
+        ({"on_nonfinite": "ignore"}, InputError, r"on_nonfinite: expected \"raise\" or \"skip\", found 'ignore'"),
+        ({"method": Ferero()}, UnsupportedError, r"method: Ferero also reads gramian, which a loss function cannot see"),
+        ({"method": FereroSA()}, UnsupportedError, r"method: FereroSA also reads slopes"),
+        ({"method": FereroPI}, InputError, r"method: expected .*FereroPI\(\)"),
+    ],
+)  # fmt: skip
+def test_bad_arguments_are_refused(arguments, kind, words):
+    with pytest.raises(kind, match=words):
+        Steer(**{"preference": RAY, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("losses", "kind", "words"),
+    [
+        (torch.ones(2), InputError, r"losses: 'f1' is not attached to the graph"),
+        ({"f1": leaf(1.0)[0], "f2": 1.0}, InputError, r"'f2' is not attached .* steer\.observe\(f2=\.\.\.\)"),
+        (leaf(1.0, 2.0, 3.0), InputError, r"losses: expected shape \(2,\), one number for each of f1, f2, found \(3,\)"),
+        ({"f3": leaf(1.0)[0]}, UnknownNameError, r"losses: there is no loss 'f3'; did you mean 'f2'\?"),
+        (leaf(math.nan, 1.0), NonFiniteError, r"losses: f1 not finite; nothing was updated\. .*on_nonfinite=\"skip\""),
+        (leaf(math.inf, -math.inf), NonFiniteError, r"losses: f1, f2 not finite"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("every", [1, 2])
+def test_bad_losses_are_refused_and_nothing_is_half_updated(losses, kind, words, every):
+    steer = Steer(RAY, every=every)
+    for row in losses_of(3):
+        steer(row.requires_grad_())
+    before = snapshot(steer)
+    with pytest.raises(kind, match=words):
+        steer(losses)
+    assert not changed(steer, before)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_skipping_leaves_no_gradient_and_no_trace(value):
+    steer = Steer(RAY, on_nonfinite="skip")
+    steer(leaf(1.0, 2.0))
+    before, losses = snapshot(steer), leaf(value, 1.0)
+    loss = steer(losses)
+    loss.backward()
+    assert loss.item() == 0
+    assert losses.grad is None
+    assert changed(steer, before) == {"record_skipped"}
+
+
+@pytest.mark.parametrize(
+    ("measured", "kind", "words"),
+    [
+        ({"f3": 1.0}, UnknownNameError, r"there is no loss 'f3'; did you mean"),
+        ({"f1": math.nan}, NonFiniteError, r"observe: expected finite numbers, found \{'f1': nan\}; leave out"),
+        ({"f1": "good"}, InputError, r"expected a scalar for 'f1', found str"),
+        ({"f1": torch.ones(2)}, InputError, r"expected one real number for 'f1', found shape \(2,\)"),
+    ],
+)  # fmt: skip
+def test_bad_measurements_are_refused(measured, kind, words):
+    steer = Steer(RAY)
+    before = snapshot(steer)
+    with pytest.raises(kind, match=words):
+        steer.observe(**measured)
+    assert not changed(steer, before)
