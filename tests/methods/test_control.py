@@ -84,14 +84,14 @@ def cups(x):
 # what it must not depend on ---------------------------------------------------------------------------------
 
 B_H = [[1.0, -0.5, 0.0, 0.3], [0.0, 1.0, -3.0, 0.0], [0.2, 0.0, 0.0, -0.4]]
-b_H = [0.05, 0.0, -0.1]
+OFFSETS = [0.05, 0.0, -0.1]
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_the_basis_of_the_equalities_does_not_matter(seed):
     change = normal(3, 3, seed=seed)  # condition numbers up to about 30
-    ours = Preference.from_matrices(B_h=B_H, b_h=b_H)
-    other = Preference.from_matrices(B_h=change @ tensor(B_H), b_h=change @ tensor(b_H))
+    ours = Preference.from_matrices(B_h=B_H, b_h=OFFSETS)
+    other = Preference.from_matrices(B_h=change @ tensor(B_H), b_h=change @ tensor(OFFSETS))
     start = normal(6, seed=9)
     losses, weights, _ = closed_loop(ours, cups, start, 0.1, 250)
     losses_2, weights_2, _ = closed_loop(other, cups, start, 0.1, 250)
@@ -112,7 +112,7 @@ def test_the_lengths_of_the_rows_do_not_matter():
 def test_the_order_of_the_losses_and_of_the_rows_does_not_matter():
     order = torch.tensor([2, 0, 3, 1])
     B_g, b_g = tensor([[1.0, 0.0, -0.7, 0.0], [0.0, 0.0, 0.0, 1.0]]), tensor([0.0, -0.6])
-    B_h, b_h = tensor(B_H)[:2], tensor(b_H)[:2]
+    B_h, b_h = tensor(B_H)[:2], tensor(OFFSETS)[:2]
     ours = Preference.from_matrices(B_g=B_g, b_g=b_g, B_h=B_h, b_h=b_h)
     other = Preference.from_matrices(
         B_g=B_g[:, order].flip(0), b_g=b_g.flip(0), B_h=B_h[:, order].flip(0), b_h=b_h.flip(0)
@@ -194,7 +194,7 @@ def test_without_constraints_it_is_a_fixed_positive_combination():
         torch.testing.assert_close(decisions[-1].weights, wanted)
         torch.testing.assert_close(decisions[-1].weights, decisions[99].weights)
         assert decisions[-1].multipliers.shape == (m,)
-    decisions, _ = feed(Preference.parse("minimize f1 + 3 f2", names=["f1", "f2"]), draw(5, 2))
+    decisions, _ = feed(Preference.parse("minimize f1 + 3 * f2", names=["f1", "f2"]), draw(5, 2))
     assert decisions[-1].weights.tolist() == [1.0, 3.0]
 
 
@@ -220,7 +220,7 @@ def test_losses_that_are_zero_or_negative(value):
 
 
 def test_forty_losses():
-    decisions, state = feed(Preference.ray(draw(40)), draw(200, 40, seed=1))
+    decisions, state = feed(Preference.ray(draw(40)), draw(60, 40, seed=1))
     assert torch.isfinite(weights_of(decisions)).all()
     assert state.lam.shape == (39,)
 
@@ -241,8 +241,8 @@ def test_equalities_that_repeat_each_other():
     F = draw(200, 2)
     torch.testing.assert_close(weights_of(feed(twice, F)[0]), weights_of(feed(once, F)[0]), rtol=1e-5, atol=1e-6)
     start = 0.1 * normal(20, seed=1)
-    losses, _, _ = closed_loop(twice, quadratic, start, 0.05, 1000)
-    assert float(once.violation(losses[-1])) < 1e-5
+    losses, _, _ = closed_loop(twice, quadratic, start, 0.1, 700)
+    assert float(once.violation(losses[-1])) < 1e-3
 
 
 def test_nothing_is_changed_in_place():
@@ -278,7 +278,7 @@ def test_always_finite_and_in_range():
         B_g=[[1.0, 0.0, -1.0], [0.0, 1e3, 0.0]], b_g=[0.0, -1e-2], B_h=[[1.0, -2.0, 0.0], [0.0, 1.0, 1.0]], b_h=[0, 5.0]
     )
     state = PI.init(preference)
-    for t in range(600):
+    for t in range(300):
         exponents = 16 * torch.rand(3, generator=generator, dtype=torch.float64) - 8
         F = 10**exponents * torch.randn(3, generator=generator, dtype=torch.float64)
         F = F * (torch.rand(3, generator=generator) > 0.1)
@@ -348,13 +348,13 @@ def test_in_turn_the_losses_reach_the_ray_too():
     ray = Preference.ray([1.0, 2.0])
     x, state = 0.1 * normal(20, seed=1), PI.init(ray)
     seen = torch.zeros(2, dtype=torch.float64)  # each loss where it was computed: the two are a step apart
-    for t in range(2000):
+    for t in range(1200):
         x = x.detach().requires_grad_()
         F = quadratic(x)
         here = torch.tensor([t % 2 == 0, t % 2 == 1])
         decision, state = PI.update(ray, Observation(F.detach(), present=here), state)
         (gradient,) = torch.autograd.grad((decision.weights * F)[here].sum(), x)
-        x, seen = x - 0.02 * gradient, torch.where(here, F.detach(), seen)
+        x, seen = x - 0.03 * gradient, torch.where(here, F.detach(), seen)
     assert abs(angle(seen) - math.degrees(math.atan2(2, 1))) < 0.1
 
 
@@ -379,22 +379,27 @@ def test_multipliers_stay_within_their_bound(kind):
     rows = {"B_g" if kind == "inequality" else "B_h": [[1.0, 0.0]], "b_g" if kind == "inequality" else "b_h": [-0.5]}
     preference = Preference.from_matrices(A=[[0.0, 1.0]], **rows)
     state, reached = method.init(preference), []
-    for _ in range(1500):
+    for _ in range(500):
         _, state = method.update(preference, Observation([3.0, 1.0]), state)
         reached.append(float(state.lam))
     D, price = 3.0**2 + 0.5**2, 1.0
     assert max(reached) * math.sqrt(D) / price == pytest.approx(2.0, rel=1e-6)
     assert bool(method.diagnose(preference, state).saturated.all())
-    _, state = feed(preference, tensor([[0.1, 1.0]] * 1500), method=method)
+    _, state = feed(preference, tensor([[0.1, 1.0]] * 500), method=method)
     size = float(state.lam) * math.sqrt(0.1**2 + 0.5**2)
     assert size == pytest.approx(0.0 if kind == "inequality" else -2.0, rel=1e-6)
 
 
-@pytest.mark.parametrize(("later", "steps"), [(0.4, 3000), (0.2, 700), (0.0, 300)])
-def test_nothing_winds_up(later, steps):
-    """2,000 steps of f1 = 1 where f1 <= 0.5 is wanted; then f1 falls below it, and the multiplier returns to 0."""
+@pytest.fixture(scope="module")
+def wound_up():
     preference = Preference.from_matrices(B_g=[[1.0, 0.0]], b_g=[-0.5])
-    _, state = feed(preference, tensor([[1.0, 1.0]] * 2000))
+    return preference, feed(preference, tensor([[1.0, 1.0]] * 2000))[1]
+
+
+@pytest.mark.parametrize(("later", "steps"), [(0.4, 3000), (0.2, 700), (0.0, 300)])
+def test_nothing_winds_up(wound_up, later, steps):
+    """2,000 steps of f1 = 1 where f1 <= 0.5 is wanted; then f1 falls below it, and the multiplier returns to 0."""
+    preference, state = wound_up
     assert 1.0 < float(state.lam) <= 10.0
     for taken in range(steps):  # noqa: B007  # asked for below
         _, state = PI.update(preference, Observation([later, 1.0]), state)
@@ -594,7 +599,21 @@ def test_an_inequality_is_met_and_then_costs_nothing_more_than_it_must():
     start = 0.1 * normal(20, seed=1)
     for bound, wanted in ((0.5, 0.5), (10.0, 4.0)):
         preference = Preference.from_matrices(A=[[0.0, 1.0]], B_g=[[1.0, 0.0]], b_g=[-bound])
-        losses, _, state = closed_loop(preference, quadratic, start, 0.05, 2000)
-        assert float(losses[-1, 0]) == pytest.approx(wanted, abs=1e-3)
-        assert float(losses[-1, 1]) == pytest.approx((2 - math.sqrt(wanted)) ** 2, abs=5e-3)
+        losses, _, state = closed_loop(preference, quadratic, start, 0.02, 2000)
+        assert float(losses[-1, 0]) == pytest.approx(wanted, abs=5e-3)
+        assert float(losses[-1, 1]) == pytest.approx((2 - math.sqrt(wanted)) ** 2, abs=1e-2)
     assert float(state.lam) == 0
+
+
+@pytest.mark.parametrize("start", [0.0, -0.5])
+def test_an_objective_that_vanishes_does_not_silence_the_constraints(start):
+    """min f2 subject to f1 <= 0.2, begun on the way to the optimum of f2, where f2 = 0."""
+    preference = Preference.from_matrices(A=[[0.0, 1.0]], B_g=[[1.0, 0.0]], b_g=[-0.2])
+    losses, _, _ = closed_loop(preference, quadratic, start * CENTRE, 0.1, 2000)
+    assert float(losses[-1, 0]) <= 0.21
+
+
+def test_a_ray_is_found_from_near_the_optimum_of_one_loss():
+    """f2 begins at 0.04, a hundredth of f1: a model that has learned one task already."""
+    losses, _, _ = closed_loop(Preference.ray([1.0, 2.0]), quadratic, -0.8 * CENTRE, 0.1, 2000)
+    assert abs(float(angle(losses[-1])) - math.degrees(math.atan2(2, 1))) < 0.5

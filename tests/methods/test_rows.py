@@ -40,7 +40,11 @@ def test_the_metric_is_the_squared_size_of_the_terms():
     assert metric.D[0, 1] == 0
     v = torch.tensor([0.1, -0.2, 0.3, 0.4], dtype=torch.float64)
     torch.testing.assert_close(metric.divide(v), torch.linalg.solve(metric.D, v))
-    wanted = [v[0] ** 2 / metric.D[0, 0], v[1] ** 2 / metric.D[1, 1], v[2:] @ torch.linalg.solve(metric.D[2:, 2:], v[2:])]
+    wanted = [
+        v[0] ** 2 / metric.D[0, 0],
+        v[1] ** 2 / metric.D[1, 1],
+        v[2:] @ torch.linalg.solve(metric.D[2:, 2:], v[2:]),
+    ]
     torch.testing.assert_close(metric.squares(v[None])[0], torch.stack(wanted))
     torch.testing.assert_close(metric.sizes(metric.divide(v)).square(), metric.squares(v[None])[0])
 

@@ -74,7 +74,7 @@ def test_the_graph_is_kept():
 @pytest.mark.parametrize(
     ("losses", "counts", "kind", "words"),
     [
-        (torch.ones(2), None, InputError, r"losses: expected shape \(3,\), one number for each of zh, en, gap, found \(2,\)"),
+        (torch.ones(2), None, InputError, r"losses: expected shape \(3,\), one number for each of .*found \(2,\)"),
         (torch.ones(3, 1), None, InputError, r"found \(3, 1\); reduce each to one number"),
         (torch.ones(()), None, InputError, r"losses: expected shape \(3,\).*found \(\)"),
         ([1.0, 2.0], None, InputError, r"losses: expected 3 of them \(zh, en, gap\), found 2"),
@@ -84,7 +84,7 @@ def test_the_graph_is_kept():
         ("zh", None, InputError, r"losses: expected a tensor .* found str"),
         (None, None, InputError, r"losses: expected a tensor .* found NoneType"),
         ([1.0, "x", 2.0], None, InputError, r"losses: expected a scalar for 'en', found str"),
-        ([1.0, torch.ones(2), 2.0], None, InputError, r"losses: expected one real number for 'en', found shape \(2,\); take its mean"),
+        ([1.0, torch.ones(2), 2.0], None, InputError, r"losses: expected one real number for 'en', found shape \(2,\)"),
         (torch.ones(3, dtype=torch.complex64), None, InputError, r"losses: expected .*real"),
         ([1.0, 2.0, 3.0], [1, 2], InputError, r"counts: expected 3 of them"),
         ([1.0, 2.0, 3.0], {"e": 1}, UnknownNameError, r"counts: there is no loss 'e'"),
@@ -111,7 +111,9 @@ def test_what_cannot_be_read_is_refused(losses, counts, kind, words):
     ids=["tensor", "detached", "float", "numpy"],
 )
 def test_losses_must_be_attached(losses):
-    with pytest.raises(InputError, match=r"losses: '(zh|en)' is not attached to the graph.*steer\.observe\((zh|en)=\.\.\.\)"):
+    with pytest.raises(
+        InputError, match=r"losses: '(zh|en)' is not attached to the graph.*steer\.observe\((zh|en)=\.\.\.\)"
+    ):
         check_attached(losses, NAMES)
 
 

@@ -99,7 +99,9 @@ def test_it_moves_only_in_training_with_gradients():
     before = snapshot(steer)
     weights = steer.weights.clone()
     with torch.no_grad():
-        assert steer(torch.tensor([2.0, 3.0])).item() == pytest.approx(float(weights @ torch.tensor([2.0, 3.0]).double()))
+        assert steer(torch.tensor([2.0, 3.0])).item() == pytest.approx(
+            float(weights @ torch.tensor([2.0, 3.0]).double())
+        )
     with torch.inference_mode():
         steer(torch.tensor([2.0, 3.0]))
     steer.eval()
@@ -226,6 +228,11 @@ def bumps(x):
     return 1 - torch.exp(-circles(x))
 
 
+def raised(x):
+    """Convex, and never 0."""
+    return circles(x) + 0.5
+
+
 def angle(losses):
     return math.degrees(math.atan2(float(losses[1]), float(losses[0])))
 
@@ -233,8 +240,8 @@ def angle(losses):
 def test_names_in_turn_reach_the_ray():
     steer, seen = Steer(RAY), [0.0, 0.0]
     x = torch.tensor([0.1, -0.1], dtype=torch.float64, requires_grad=True)
-    optimizer = torch.optim.SGD([x], lr=0.02)
-    for t in range(1500):
+    optimizer = torch.optim.SGD([x], lr=0.03)
+    for t in range(1000):
         optimizer.zero_grad()
         loss = circles(x)[t % 2]
         seen[t % 2] = loss.item()
@@ -266,7 +273,7 @@ def test_a_ray_asked_of_held_out_losses(problem, interval):
     def held_out(losses):
         return {"f1": 1.3 * losses[0].item() + 0.05, "f2": 0.9 * losses[1].item()}
 
-    x, steer = steered(problem, RAY, held_out, interval, 1600 if interval == 500 else 1000)
+    x, steer = steered(problem, RAY, held_out, interval, 1600 if interval == 500 else 700)
     values = held_out(problem(x))
     assert abs(angle(list(values.values())) - angle([1, 2])) < 0.3
     assert steer.losses.tolist() == pytest.approx(list(values.values()), abs=5e-3)
@@ -274,20 +281,23 @@ def test_a_ray_asked_of_held_out_losses(problem, interval):
 
 
 def test_a_metric_in_other_units():
-    """min b subject to 100 a^2 <= 4, where a is what has a gradient."""
+    """min b subject to 100 a^2 <= 49, where a is what has a gradient."""
     g = objectives("a", "b", measured=("a",))
-    preference = Preference(g, [g.a <= 4.0], minimize=g.b)
-    x, _ = steered(circles, preference, lambda F: {"a": 100 * F[0].item() ** 2}, 20, 1500)
-    assert 100 * circles(x)[0].item() ** 2 == pytest.approx(4.0, rel=0.03)
+    preference = Preference(g, [g.a <= 49.0], minimize=g.b)
+    x, _ = steered(raised, preference, lambda F: {"a": 100 * F[0].item() ** 2}, 20, 1000)
+    assert raised(x)[0].item() == pytest.approx(0.7, rel=0.02)
 
 
 def test_a_metric_that_is_zero_at_first():
-    """min b subject to 10 [a - 0.3]_+ <= 0.4, begun where a is below 0.3."""
+    """min b subject to 10 [a - 0.8]_+ <= 1, begun where a is below 0.8."""
     g = objectives("a", "b", measured=("a",))
-    preference = Preference(g, [g.a <= 0.4], minimize=g.b)
-    measure = lambda F: {"a": 10 * max(0.0, F[0].item() - 0.3)}  # noqa: E731
-    x, _ = steered(circles, preference, measure, 20, 1500, rate=0.05, start=(0.9, 0.8))
-    assert circles(x)[0].item() == pytest.approx(0.34, rel=0.05)
+    preference = Preference(g, [g.a <= 1.0], minimize=g.b)
+
+    def measure(losses):
+        return {"a": 10 * max(0.0, losses[0].item() - 0.8)}
+
+    x, _ = steered(raised, preference, measure, 20, 1000, rate=0.05, start=(0.9, 0.8))
+    assert raised(x)[0].item() == pytest.approx(0.9, rel=0.05)
 
 
 def test_a_metric_waits_for_its_first_measurement():
@@ -331,7 +341,7 @@ def test_observing_changes_nothing_until_the_next_step():
         ({"every": math.inf}, InputError, r"every: expected a number of micro-batches >= 1, found inf"),
         ({"every": "2"}, InputError, r"every: expected a number of micro-batches >= 1, found '2'"),
         ({"on_nonfinite": "ignore"}, InputError, r"on_nonfinite: expected \"raise\" or \"skip\", found 'ignore'"),
-        ({"method": Ferero()}, UnsupportedError, r"method: Ferero also reads gramian, which a loss function cannot see"),
+        ({"method": Ferero()}, UnsupportedError, r"method: Ferero also reads gramian, which a loss function cannot"),
         ({"method": FereroSA()}, UnsupportedError, r"method: FereroSA also reads slopes"),
         ({"method": FereroPI}, InputError, r"method: expected .*FereroPI\(\)"),
     ],
@@ -346,8 +356,8 @@ def test_bad_arguments_are_refused(arguments, kind, words):
     [
         (torch.ones(2), InputError, r"losses: 'f1' is not attached to the graph"),
         ({"f1": leaf(1.0)[0], "f2": 1.0}, InputError, r"'f2' is not attached .* steer\.observe\(f2=\.\.\.\)"),
-        (leaf(1.0, 2.0, 3.0), InputError, r"losses: expected shape \(2,\), one number for each of f1, f2, found \(3,\)"),
-        ({"f3": leaf(1.0)[0]}, UnknownNameError, r"losses: there is no loss 'f3'; did you mean 'f2'\?"),
+        (leaf(1.0, 2.0, 3.0), InputError, r"losses: expected shape \(2,\), one number for each of .*found \(3,\)"),
+        ({"f22": leaf(1.0)[0]}, UnknownNameError, r"losses: there is no loss 'f22'; did you mean 'f2'\?"),
         (leaf(math.nan, 1.0), NonFiniteError, r"losses: f1 not finite; nothing was updated\. .*on_nonfinite=\"skip\""),
         (leaf(math.inf, -math.inf), NonFiniteError, r"losses: f1, f2 not finite"),
     ],
@@ -378,7 +388,7 @@ def test_skipping_leaves_no_gradient_and_no_trace(value):
 @pytest.mark.parametrize(
     ("measured", "kind", "words"),
     [
-        ({"f3": 1.0}, UnknownNameError, r"there is no loss 'f3'; did you mean"),
+        ({"f22": 1.0}, UnknownNameError, r"there is no loss 'f22'; did you mean 'f2'"),
         ({"f1": math.nan}, NonFiniteError, r"observe: expected finite numbers, found \{'f1': nan\}; leave out"),
         ({"f1": "good"}, InputError, r"expected a scalar for 'f1', found str"),
         ({"f1": torch.ones(2)}, InputError, r"expected one real number for 'f1', found shape \(2,\)"),

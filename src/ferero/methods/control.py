@@ -18,8 +18,6 @@ from ferero.preference import Preference
 
 __all__ = ["FereroPI", "FereroPIState"]
 
-_SMALLEST_PRICE = 1e-3  # of its first value: a vanishing objective must not silence the constraints
-
 
 @dataclass(frozen=True, eq=False)
 class FereroPIState:
@@ -37,7 +35,7 @@ class FereroPIState:
         levels: Running values of the rows over every window, (..., windows, r).
         errors: How well each window predicts, relative to the size of the row's terms, (..., windows, c).
         weights: The last weights, (..., m).
-        crowding: Size of all weights over that of the objective part, (..., 1).
+        crowding: Size of all weights over that of the objective part, at the losses' first sizes, (..., 1).
         anchor: The largest deviation of the current half swing, (..., r).
         peak: Its size in the last half swing, relative, (..., c).
         swings: Half swings in a row that did not die out, (..., c).
@@ -78,13 +76,15 @@ class FereroPIState:
 class FereroPI:
     """FERERO's single loop on loss values alone: proportional-integral control of the violations.
 
-    With running sizes S = diag(|F|), the objective part ``w_o = A^T lam_f`` and its price ``Omega = |w_o|.|F|``:
+    With running sizes s of the losses, S = diag(s), their sizes r at first, and the objective part ``w_o = A^T lam_f``:
 
-        e_g = G / D_g,  e_h = D_h^-1 H         D = B S^2 B^T + b b^T   (its diagonal for inequalities)
+        e   = D^-1 [G; H]                      D = B S^2 B^T + b b^T   (for inequalities its diagonal)
         I   <- clip(I + k_I Omega e)           integral, on the values as they come
         lam  = clip(I + k_P Omega e_level)     proportional, on the level over the window that predicts best
-        w    = w_o + B_g^T lam_g + B_h^T lam_h, divided by max(1, |w|.|F| / Omega)
+        w    = w_o + B_g^T lam_g + B_h^T lam_h, divided by max(1, |w|.r / |w_o|.r)
 
+    Omega is how far the losses of a constraint have come down, the mean of min(1, s / r): force falls with them, so
+    that the loop keeps its speed relative to theirs.
     clip keeps inequalities in [0, rho] and equalities within a ball of radius rho, in units of ``Omega / sqrt(D)``.
     lam_f is fixed: with one row of A it is 1 (the expression itself is minimised), with several it is uniform after
     each row is divided by its mean size over the first hundred steps, and sums to 1.
@@ -180,9 +180,10 @@ class FereroPI:
         rows = rows_of(preference, losses.device, dtype)
 
         seen, latest, magnitude, reference = _track(losses.to(dtype), present, old)
-        lam_f = _objective_part(rows.A, reference)
+        first = _known(reference)
+        lam_f = _objective_part(rows.A, first)
         objective = (lam_f[..., None, :] @ rows.A)[..., 0, :]
-        price = _price(objective, magnitude, reference)
+        price = _price(rows, magnitude, first)
 
         fresh, complete = _arrivals(rows, present, old.fresh)
         arrived = rows.real if present is None else complete.to(dtype)
@@ -200,16 +201,17 @@ class FereroPI:
             margin = rows.margins * _standard_error(noise, metric)
             values, level = values + margin, level + margin
 
-        calmed = rows.by_row(swings.calm) * price / old.crowding.clamp(min=1)
-        step = self.proportional / self.integral_time * calmed * metric.divide(values * arrived)
-        integral = _clip(old.integral + step, metric, price, self.bound)
-        pull = self.proportional * price * metric.divide(level * arrived)
+        gain = self.proportional * rows.by_row(price)
+        slowly = rows.by_row(swings.calm) / (self.integral_time * old.crowding.clamp(min=1))
+        integral = old.integral + gain * slowly * metric.divide(values * arrived)
+        integral = _clip(integral, metric, price, self.bound)
+        pull = gain * metric.divide(level * arrived)
         lam = _clip(integral + pull, metric, price, self.bound)
         if present is not None:
             integral, lam = torch.where(complete, integral, old.integral), torch.where(complete, lam, old.lam)
 
         total = objective + (lam[..., None, :] @ rows.B)[..., 0, :]
-        crowding = (total.abs() * magnitude).sum(dim=-1, keepdim=True) / price
+        crowding = (total.abs() * first).sum(dim=-1, keepdim=True)
         shrink = crowding.clamp(min=1)
         unit = lam_f.sum(dim=-1, keepdim=True) * shrink  # until here the objective part was 1 at first, in any units
         weights = total / unit
@@ -223,9 +225,7 @@ class FereroPI:
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
         """Which multipliers are at their bound, and which violations swing."""
         rows = rows_of(preference, state.lam.device, state.lam.dtype)
-        objective = (_objective_part(rows.A, state.reference)[..., None, :] @ rows.A)[..., 0, :]
-        metric = rows.metric(state.magnitude, torch.ones_like(state.lam))
-        size = metric.sizes(state.lam) / _price(objective, state.magnitude, state.reference)
+        size = rows.metric(state.magnitude).sizes(state.lam) / _price(rows, state.magnitude, _known(state.reference))
         return Diagnosis(rows.by_row(size > 0.99 * self.bound), rows.by_row(state.swings >= ENOUGH))
 
 
@@ -239,20 +239,24 @@ def _track(F: Tensor, present: Tensor | None, old: FereroPIState) -> tuple[Tenso
     return seen, latest, torch.lerp(old.magnitude, size, rate), torch.lerp(old.reference, size, early)
 
 
-def _objective_part(A: Tensor, reference: Tensor) -> Tensor:
-    """lam_f (..., k): the mean of the rows, each over its size at first; an unknown size counts as the mean one."""
+def _known(reference: Tensor) -> Tensor:
+    """The sizes at first, (..., m); one that is not known (yet) counts as the mean one."""
     is_known = reference > 0
     usual = reference.sum(dim=-1, keepdim=True) / is_known.sum(dim=-1, keepdim=True).clamp(min=1)
-    usual = usual + (usual == 0)
-    size = (A.abs() @ torch.where(is_known, reference, usual)[..., None])[..., 0]
+    return torch.where(is_known, reference, usual + (usual == 0))
+
+
+def _objective_part(A: Tensor, first: Tensor) -> Tensor:
+    """lam_f (..., k): the mean of the rows, each over its size at first."""
+    size = (A.abs() @ first[..., None])[..., 0]
     share = (size > 0) / (size + (size == 0))
     return share / (size > 0).sum(dim=-1, keepdim=True)
 
 
-def _price(objective: Tensor, magnitude: Tensor, reference: Tensor) -> Tensor:
-    """Omega, the size of the objective part, (..., 1); 1 where there is nothing to measure by."""
-    sizes = torch.maximum(magnitude, _SMALLEST_PRICE * reference)
-    price = (objective.abs() * sizes).sum(dim=-1, keepdim=True)
+def _price(rows: Rows, magnitude: Tensor, first: Tensor) -> Tensor:
+    """Omega (..., c), how far the losses of each channel have come down; 1 where they have not, or stand at 0."""
+    down = (magnitude / first).clamp(max=1)
+    price = (rows.shares @ down[..., None])[..., 0]
     return price + (price == 0)
 
 

@@ -29,6 +29,7 @@ class Rows:
         b: ``[b_g; b_h]``, (..., r).
         margins: z of each row, 0 for equalities, (..., r); None where all are 0.
         names: Which losses occur in each row, (..., r, m), bool.
+        shares: 1 / (number of losses in a channel) for those losses, (..., c, m).
         is_real: Rows that are no padding, (..., r), bool.
         real: The same as numbers.
         is_inequality: (r,), bool.
@@ -44,6 +45,7 @@ class Rows:
     b: Tensor
     margins: Tensor | None
     names: Tensor
+    shares: Tensor
     is_real: Tensor
     real: Tensor
     is_inequality: Tensor
@@ -123,6 +125,7 @@ def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) ->
     first = torch.tensor([*range(m_g), *[m_g] * (m_h > 0)], dtype=torch.long, device=device)
     members = (channel[:, None] == torch.arange(len(first), device=device)).to(dtype)
     together = members @ members.T
+    in_channel = (members.T @ (B != 0).to(dtype) > 0).to(dtype)
     margins = torch.cat([p.margins, torch.zeros_like(p.b_h)], dim=-1)
     return Rows(
         p.A,
@@ -130,6 +133,7 @@ def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) ->
         b,
         margins if bool((margins > 0).any()) else None,
         B != 0,
+        in_channel / in_channel.sum(dim=-1, keepdim=True).clamp(min=1),
         (B != 0).any(dim=-1),
         (B != 0).any(dim=-1).to(dtype),
         torch.arange(m_g + m_h, device=device) < m_g,

@@ -28,7 +28,7 @@ from ferero_lab.bench.measure import Row
 __all__ = ["Plan", "bench_everywhere", "difference", "launch", "resume_differences", "task_preference", "train"]
 
 State: TypeAlias = dict[str, Tensor]
-Targets: TypeAlias = Literal["all", "some", "none_at_times"]
+Targets: TypeAlias = Literal["all", "some", "none_at_times", "zero_at_times"]
 OptimizerName: TypeAlias = Literal["plain", "sgd", "adamw"]
 NAMES = ("a", "b", "c")
 _EXAMPLES, _INPUTS, _FIRST_SHARE = 16, 6, 5
@@ -44,7 +44,8 @@ class Plan:
         wrapper: "ddp" or "fsdp" on all ranks, each with its part of the batch; "alone" with the joint batch.
         is_inside: Whether the steer is a part of the wrapped model.
         targets: "all" on equal parts without counts, "some" on unequal parts with counts, "none_at_times" also with
-            losses that have no example on a rank, or on none.
+            losses that have no example on a rank, or on none, said by None, absence or a count of 0 in turn;
+            "zero_at_times" always by a count of 0, so that every parameter stays in the graph.
         every: Micro-batches per step.
         optimizer: "plain" gradient steps, "sgd" with momentum, or "adamw".
         observers: Ranks that pass a measured value of c to the steer.
@@ -115,7 +116,7 @@ def _batch(plan: Plan, step: int, micro: int, rank: int) -> tuple[Tensor, Tensor
     if plan.targets != "all":
         known = torch.rand(y.shape, generator=generator) < 0.6
         known[[0, border]] = True
-    if plan.targets == "none_at_times":
+    if plan.targets in ("none_at_times", "zero_at_times"):
         where = torch.rand(len(parts), len(NAMES), generator=generator) < 0.2
         where[:, 0] = False  # a batch without any loss has no gradient to share
         for part, names in zip(parts, where, strict=True):
@@ -123,7 +124,7 @@ def _batch(plan: Plan, step: int, micro: int, rank: int) -> tuple[Tensor, Tensor
     if step in plan.spoiled:
         y[-1] = torch.nan
     mine = slice(None) if plan.wrapper == "alone" else parts[rank]
-    forms = {"all": None, "some": "none"}
+    forms = {"all": None, "some": "none", "zero_at_times": "count"}
     return x[mine], y[mine], known[mine], forms.get(plan.targets, ("none", "absent", "count")[step % 3])
 
 
