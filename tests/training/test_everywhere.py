@@ -143,7 +143,6 @@ def test_a_narrow_model_keeps_a_wide_state(change):
     assert are_wide(model.steer)
 
 
-@pytest.mark.xfail(reason="only some of the buffers are on the meta device, where the preference is not")
 def test_from_the_meta_device():
     with torch.device("meta"):
         model = Model()
@@ -224,7 +223,6 @@ def test_gradients_of_micro_batches_are_those_of_the_whole_batch():
         assert torch.allclose(one.grad, other.grad, atol=1e-6)
 
 
-@pytest.mark.xfail(reason="a skipped micro-batch is not counted")
 def test_a_skipped_micro_batch_does_not_shift_the_cycle():
     steer = ferero.Steer(WISH, every=2, on_nonfinite="skip")
     weights = []
@@ -269,7 +267,6 @@ def test_evaluation_does_not_move_the_state():
     assert torch.isclose(loss.double(), model.steer.weights @ model.losses(batch(0)).double(), rtol=1e-5)
 
 
-@pytest.mark.xfail(reason="the weights themselves are saved for backward")
 def test_a_step_between_evaluation_and_its_backward():
     model = train(Model())
     losses = torch.ones(3, dtype=torch.float64, requires_grad=True)
@@ -321,7 +318,6 @@ def test_an_observation_that_waits_is_saved(restored, every):
     assert model.steer.correction_observed.tolist() == [0, 0, 1]
 
 
-@pytest.mark.xfail(reason="with accept None it is kept, but not expected")
 def test_an_observation_before_the_first_step_waits_for_it():
     steer = ferero.Steer(WISH)
     steer.observe(c=0.5)
@@ -330,7 +326,6 @@ def test_an_observation_before_the_first_step_waits_for_it():
     assert steer.correction_observed.tolist() == [0, 0, 1]
 
 
-@pytest.mark.xfail(reason="a bool buffer cannot be averaged")
 def test_averaged_models_may_average_buffers():
     model = train(Model())
     average = torch.optim.swa_utils.AveragedModel(model, use_buffers=True)
@@ -359,7 +354,6 @@ def test_a_batch_that_is_not_finite_changes_nothing(how, every, value):
     assert changed == ({"steer.record_skipped"} if how == "skip" else set())
 
 
-@pytest.mark.xfail(reason="no loss, no graph")
 @pytest.mark.parametrize("losses", [{}, {"a": None, "b": None, "c": None}])
 def test_a_batch_without_losses_is_no_obstacle(losses):
     steer = ferero.Steer(WISH)

@@ -28,7 +28,7 @@ class FereroPIState:
         latest: The last value of each, (..., m).
         magnitude: Running mean of its size, (..., m).
         reference: Mean of its size over the first values, (..., m): the unit of the objective part.
-        fresh: Which losses have arrived since each row was last updated, (..., r, m), bool.
+        fresh: 1 for losses that have arrived since each row was last updated, (..., r, m).
         updates: How often each row was updated, (..., r).
         integral: The integral part of the multipliers, (..., r).
         lam: The multipliers of the rows before the weights are normalised, (..., r).
@@ -60,13 +60,13 @@ class FereroPIState:
     calm: Tensor
 
     def like(self, losses: Tensor, dtype: torch.dtype) -> FereroPIState:
-        """The same state on the losses' device and with their leading dimensions; booleans stay booleans."""
+        """The same state on the losses' device and with their leading dimensions."""
         missing = losses.ndim - self.seen.ndim
         if missing == 0 and self.seen.device == losses.device and self.seen.dtype == dtype:
             return self
 
         def move(tensor: Tensor) -> Tensor:
-            tensor = tensor.to(losses.device, torch.bool if tensor.dtype == torch.bool else dtype)
+            tensor = tensor.to(losses.device, dtype)
             return tensor.expand(*losses.shape[:missing], *tensor.shape) if missing > 0 else tensor
 
         return FereroPIState(*(move(getattr(self, field.name)) for field in fields(self)))
@@ -140,7 +140,7 @@ class FereroPI:
             latest=of(m),
             magnitude=of(m),
             reference=of(m),
-            fresh=of(r, m).bool(),
+            fresh=of(r, m),
             updates=of(r),
             integral=of(r),
             lam=of(r),
@@ -264,9 +264,9 @@ def _arrivals(rows: Rows, present: Tensor | None, fresh: Tensor) -> tuple[Tensor
     """What has arrived since each row's last update (..., r, m), and the rows that are complete now (..., r)."""
     if present is None:
         return torch.zeros_like(fresh), rows.is_real
-    fresh = fresh | present[..., None, :]
-    complete = (fresh | ~rows.names).all(dim=-1) & rows.is_real
-    return fresh & ~complete[..., None], complete
+    fresh = torch.maximum(fresh, present[..., None, :].to(fresh))
+    complete = (fresh >= rows.names).all(dim=-1) & rows.is_real
+    return fresh * ~complete[..., None], complete
 
 
 def _standard_error(noise: Tensor, metric: Metric) -> Tensor:

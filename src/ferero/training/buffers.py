@@ -31,13 +31,9 @@ def store(module: nn.Module, prefix: str, state: Any, accept: Tensor | None) -> 
     if accept is None:
         torch._foreach_copy_(old, new)
         return
-    for before, after in zip(old, new, strict=True):
-        if before.dtype == torch.bool:
-            before.copy_(torch.where(accept, after, before))
-    numbers = [(before, after) for before, after in zip(old, new, strict=True) if before.dtype != torch.bool]
-    change = torch._foreach_sub([after for _, after in numbers], [before for before, _ in numbers])
+    change = torch._foreach_sub(new, old)
     torch._foreach_mul_(change, accept.to(change[0].dtype))
-    torch._foreach_add_([before for before, _ in numbers], change)
+    torch._foreach_add_(old, change)
 
 
 def _keys(prefix: str, kind: type[Any]) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from torch import Tensor, distributed
 
 from ferero.training.losses import Reading
 
-__all__ = ["News", "Step", "gather", "ranks_of"]
+__all__ = ["Step", "gather", "ranks_of"]
 
 
 class Step(NamedTuple):
@@ -32,13 +32,6 @@ class Step(NamedTuple):
         return None if self.counts is None else self.counts > 0
 
 
-class News(NamedTuple):
-    """Values measured elsewhere (m,), and how many times each was measured since the last step (m,)."""
-
-    values: Tensor
-    counts: Tensor
-
-
 def ranks_of(group: distributed.ProcessGroup | None) -> int:
     """The number of processes that train together."""
     if not (distributed.is_available() and distributed.is_initialized()):
@@ -46,22 +39,22 @@ def ranks_of(group: distributed.ProcessGroup | None) -> int:
     return distributed.get_world_size(group)
 
 
-def gather(reading: Reading, news: News, group: distributed.ProcessGroup | None) -> tuple[Step, News]:
+def gather(reading: Reading, news: Tensor, group: distributed.ProcessGroup | None) -> tuple[Step, Tensor]:
     """Add up losses and news over all ranks, by one all-reduce of sums and counts.
 
     Args:
         reading: The losses of this rank's batch.
-        news: What this rank measured; any ranks may have measured something.
+        news: What this rank measured, and how many times, (2, m); any ranks may have measured something.
         group: The processes that train together.
     """
     ranks = ranks_of(group)
     if ranks == 1:
         return Step(reading.values.detach(), None if reading.counts is None else reading.counts.detach()), news
-    values = reading.values.detach().to(news.values)
+    values = reading.values.detach().to(news)
     counts = torch.ones_like(values) if reading.counts is None else reading.counts.detach().to(values)
-    payload = torch.cat([values * counts, counts, news.values * news.counts, news.counts])
+    payload = torch.stack([values * counts, counts, news[0] * news[1], news[1]])
     distributed.all_reduce(payload, group=group)
-    sums, total, measured, measurements = payload.chunk(4)
+    sums, total, measured, measurements = payload
     some = total.clamp(min=torch.finfo(total.dtype).tiny)
     share = (ranks * counts / some).to(reading.values)
-    return Step(sums / some, total, share), News(measured / measurements.clamp(min=1), measurements)
+    return Step(sums / some, total, share), torch.stack([measured / measurements.clamp(min=1), measurements])

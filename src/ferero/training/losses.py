@@ -32,7 +32,9 @@ class Reading(NamedTuple):
     counts: Tensor | None
 
 
-def read_losses(losses: Losses, counts: Counts, names: Sequence[str], device: torch.device) -> Reading:
+def read_losses(
+    losses: Losses, counts: Counts, names: Sequence[str], device: torch.device, keep_graph: bool = False
+) -> Reading:
     """Put the losses of one batch into one tensor.
 
     Args:
@@ -40,6 +42,8 @@ def read_losses(losses: Losses, counts: Counts, names: Sequence[str], device: to
         counts: The examples behind them: one number for all, (m,), or by name; None for one each.
         names: The losses' names, (m,).
         device: Where to put numbers that come without one.
+        keep_graph: Whether a loss with a count of 0 stays in the graph, with a gradient of 0, as it must where other
+            processes wait for this one's backward pass; else it is cut off, which is safe even if it is NaN.
 
     Raises:
         InputError: A wrong number, shape or kind.
@@ -49,7 +53,7 @@ def read_losses(losses: Losses, counts: Counts, names: Sequence[str], device: to
         return Reading(losses if losses.dtype in _WIDE else losses.float(), None)
     values = _by_position(losses, names, "losses")
     amounts = _amounts(counts, names)
-    present = [value is not None and _may_be_some(n) for value, n in zip(values, amounts, strict=True)]
+    present = [v is not None and (keep_graph or _may_be_some(n)) for v, n in zip(values, amounts, strict=True)]
     tensors = [_scalar(value, name, device) for value, name, here in zip(values, names, present, strict=True) if here]
     zero = _zero_like(tensors, device)
     given = iter(tensors)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.utils.hooks import RemovableHandle
 
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods.base import Method, Observation
@@ -16,9 +17,10 @@ from ferero.preference import Preference
 from ferero.training import buffers
 from ferero.training.captured import Captured
 from ferero.training.held_out import Correction, correct
-from ferero.training.joint import News, Step, gather
+from ferero.training.joint import Step, gather, ranks_of
 from ferero.training.losses import Counts, Losses, Reading, check_attached, read_losses
 from ferero.training.record import Record, advance_record, tracked
+from ferero.training.refusal import stop_zeroing, zero_gradients
 from ferero.training.report import Report, make_report, metrics_of
 from ferero.training.watch import Watch
 
@@ -59,8 +61,6 @@ class Steer(nn.Module):
     multipliers: Tensor
     sums: Tensor
     counts: Tensor
-    measured: Tensor
-    measurements: Tensor
     calls: Tensor
     is_metric: Tensor
 
@@ -82,8 +82,8 @@ class Steer(nn.Module):
         is_metric = [name in preference.measured for name in preference.names]
         self.register_buffer("is_metric", torch.tensor(is_metric), persistent=False)
         self._watch, self._captured = Watch(), Captured()
-        self._has_news = False
-        self.register_load_state_dict_post_hook(_expect_news)  # type: ignore[no-untyped-call]
+        self._news, self._has_news = _no_news(preference.m), False
+        self._zeroed: list[RemovableHandle] = []
 
     def _first_buffers(self) -> dict[str, Tensor]:
         """The state before the first step."""
@@ -95,7 +95,8 @@ class Steer(nn.Module):
             **buffers.named("method", self.method.init(p)),
             **buffers.named("correction", Correction.none(p.m)),
             **buffers.named("record", Record.empty(p.m, rows)),
-            **{name: zeros.clone() for name in ("sums", "counts", "measured", "measurements")},
+            "sums": zeros,
+            "counts": zeros.clone(),
             "calls": torch.zeros((), dtype=torch.int64),
         }
 
@@ -103,6 +104,8 @@ class Steer(nn.Module):
         """Forget everything, as if nothing had been seen yet."""
         for name, tensor in self._first_buffers().items():
             self.get_buffer(name).copy_(tensor)
+        self.is_metric.copy_(torch.tensor([name in self.preference.measured for name in self.preference.names]))
+        self._news, self._has_news = _no_news(self.preference.m).to(self.weights.device), False
 
     def _check_arguments(self) -> None:
         if self.preference.members:
@@ -142,18 +145,21 @@ class Steer(nn.Module):
         is_moving = self.training and torch.is_grad_enabled()
         if is_moving:
             check_attached(losses, self.preference.names)
-        reading = read_losses(losses, counts, self.preference.names, self.weights.device)
+        ranks = ranks_of(self.group)
+        reading = read_losses(losses, counts, self.preference.names, self.weights.device, keep_graph=ranks > 1)
         if not is_moving:
-            return (self.weights.to(reading.values) * reading.values).sum()
+            return (self.weights.to(reading.values, copy=True) * reading.values).sum()
+        stop_zeroing(self._zeroed)
         step = self._gather(reading)
-        if step.means.device.type == "cpu":
-            if not bool(torch.isfinite(step.means).all()):
-                return self._refuse(step, reading)
+        if step.means.device.type != "cpu":
+            weights = self._advance_on_device(step)
+        elif bool(torch.isfinite(step.means).all()):
             weights = self._advance(step, None)
         else:
-            weights = self._advance_on_device(step)
+            return self._refuse(step, reading)
         weighted = weights.to(reading.values.dtype, copy=True) * reading.values
-        return (weighted if step.share is None else weighted * step.share).sum()
+        loss = (weighted if step.share is None else weighted * step.share).sum()
+        return loss if loss.requires_grad else loss.requires_grad_()  # where every loss was missing
 
     def observe(self, **measured: float | Tensor) -> None:
         """Take in values measured elsewhere: held-out losses, or metrics declared by ``objectives(measured=...)``.
@@ -168,9 +174,10 @@ class Steer(nn.Module):
         reading = read_losses(measured, None, self.preference.names, torch.device("cpu"))
         if not bool(torch.isfinite(reading.values).all()):
             raise NonFiniteError(f"observe: expected finite numbers, found {measured}; leave out what is not known.")
-        counts = torch.ones_like(reading.values) if reading.counts is None else reading.counts
-        self.measured.copy_(torch.where(counts.to(self.measured) > 0, reading.values.to(self.measured), self.measured))
-        self.measurements.copy_(torch.maximum(self.measurements, counts.to(self.measured)))
+        known = torch.ones_like(reading.values) if reading.counts is None else reading.counts
+        values, _ = self._news
+        found = torch.stack([reading.values.to(values), known.to(values)])
+        self._news.copy_(torch.where(found[1] > 0, found, self._news))
         self._has_news = True
 
     # what happened -------------------------------------------------------------------------------------
@@ -199,10 +206,9 @@ class Steer(nn.Module):
     # one step ------------------------------------------------------------------------------------------
 
     def _gather(self, reading: Reading) -> Step:
-        step, news = gather(reading, News(self.measured, self.measurements), self.group)
+        step, news = gather(reading, self._news, self.group)
         if step.share is not None:
-            self.measured.copy_(news.values)
-            self.measurements.copy_(news.counts)
+            self._news.copy_(news)
             self._has_news = True
         return step
 
@@ -235,21 +241,26 @@ class Steer(nn.Module):
         counts = torch.ones_like(step.means) if step.counts is None else step.counts.to(step.means)
         is_due, is_first = self.calls % self.every == 0, self.calls == 0
         some = self.counts.clamp(min=torch.finfo(self.counts.dtype).tiny)
-        means = torch.where(is_first, step.means, self.sums / some)
-        due = Step(means, torch.where(is_first, counts, self.counts), step.share)
-        sums = torch.where(is_due, 0.0, self.sums) + step.means * counts
-        self.sums.copy_(_choose(is_finite, sums, self.sums))
-        self.counts.copy_(_choose(is_finite, torch.where(is_due, 0.0, self.counts) + counts, self.counts))
-        self.calls.add_(1 if is_finite is None else is_finite)
-        return due, is_due if is_finite is None else is_due & is_finite
+        due = Step(
+            torch.where(is_first, step.means, self.sums / some),
+            torch.where(is_first, counts, self.counts),
+            step.share,
+        )
+        new = counts if is_finite is None else counts * is_finite
+        self.sums.copy_(torch.where(is_due, 0.0, self.sums) + step.means * new)
+        self.counts.copy_(torch.where(is_due, 0.0, self.counts) + new)
+        self.calls.add_(1)
+        return due, is_due if is_finite is None else is_due & (is_finite | ~is_first)
 
     def _learn(self, correction: Correction, record: Record, accept: Tensor | None) -> Correction:
         """Correct the training values by what was measured, once."""
-        arrived = (self.measurements > 0) & (record.seen > 0)
-        new = correct(correction, self.measured, arrived, tracked(record), self.is_metric)
-        buffers.store(self, "correction", new, accept)
-        self.measurements.copy_(_choose(accept, torch.where(arrived, 0.0, self.measurements), self.measurements))
-        self._has_news = accept is not None
+        measured, counts = self._news
+        arrived = (counts > 0) & (record.seen > 0)
+        buffers.store(
+            self, "correction", correct(correction, measured, arrived, tracked(record), self.is_metric), accept
+        )
+        counts.copy_(_choose(accept, torch.where(arrived, 0.0, counts), counts))
+        self._has_news = accept is not None or bool((counts > 0).any())
         return buffers.load(self, "correction", Correction)
 
     def _state(self) -> Any:
@@ -258,17 +269,21 @@ class Steer(nn.Module):
     # batches that are not finite -----------------------------------------------------------------------
 
     def _refuse(self, step: Step, reading: Reading) -> Tensor:
-        """On the CPU: raise, or give back a constant zero; nothing has been updated."""
+        """On the CPU: raise, or give back a zero that leaves no gradient; this batch has changed nothing."""
+        is_finite = torch.isfinite(step.means)
         if self.on_nonfinite == "raise":
-            finite = torch.isfinite(step.means).tolist()
-            bad = [name for name, is_finite in zip(self.preference.names, finite, strict=True) if not is_finite]
+            bad = [name for name, ok in zip(self.preference.names, is_finite.tolist(), strict=True) if not ok]
             raise NonFiniteError(
                 f"losses: {', '.join(bad)} not finite; nothing was updated. Lower the learning rate, look for the "
                 'batch, or pass on_nonfinite="skip".'
             )
         self.get_buffer("record_skipped").add_(1)
+        if self.every > 1:  # the cycle goes on, and what the last one collected may be due
+            safe = step._replace(means=torch.where(is_finite, step.means, 1.0))
+            self._advance(safe, torch.zeros((), dtype=torch.bool))
         if step.share is None:
             return torch.zeros((), dtype=reading.values.dtype, requires_grad=True)
+        self._zeroed = zero_gradients(reading.values)
         return (torch.where(torch.isfinite(reading.values), reading.values, 0.0) * 0.0).sum()
 
     def _advance_on_device(self, step: Step) -> Tensor:
@@ -290,19 +305,28 @@ class Steer(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Steer:  # noqa: ARG002  # nn.Module's
         """Move the buffers to another device, but keep their precision whatever ``half()`` says."""
-        was_meta = self.weights.is_meta
+        was_meta = any(buffer.is_meta for buffer in self.buffers())
         for name, buffer in list(self.named_buffers()):
             device = fn(buffer).device
-            setattr(self, name, torch.empty_like(buffer, device=device) if was_meta else buffer.to(device))
+            setattr(self, name, torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device))
+        self._news = self._news.to(self.weights.device)
         if was_meta and not self.weights.is_meta:
             self.reset()
-            self.is_metric.copy_(torch.tensor([name in self.preference.measured for name in self.preference.names]))
         return self
 
+    def get_extra_state(self) -> Tensor:
+        """What was observed and not taken in yet: no buffer, since DDP would overwrite it by that of the first rank."""
+        return self._news.cpu()
 
-def _expect_news(steer: Steer, _: Any) -> None:
-    """After loading: there may be something measured that was not taken in yet."""
-    steer._has_news = True
+    def set_extra_state(self, state: Tensor) -> None:
+        """After loading."""
+        self._news.copy_(state)
+        self._has_news = True
+
+
+def _no_news(m: int) -> Tensor:
+    """Measured values, and how many times each was measured since the last step, (2, m)."""
+    return torch.zeros(2, m, dtype=torch.float64, device="cpu")
 
 
 def _choose(accept: Tensor | None, new: Tensor, old: Tensor) -> Tensor:

@@ -1,0 +1,40 @@
+"""Backward passes that must run and leave nothing behind.
+
+Where several processes train together, every one must take part in the backward pass of a refused batch, or the others
+wait for ever. A gradient of 0 behind a NaN is NaN, so the zeros are put where gradients arrive: at the parameters.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import Node
+from torch.utils.hooks import RemovableHandle
+
+__all__ = ["stop_zeroing", "zero_gradients"]
+
+
+def zero_gradients(losses: Tensor) -> list[RemovableHandle]:
+    """Let every gradient that arrives at a parameter behind the losses be 0, until the handles are removed."""
+    return [leaf.register_hook(torch.zeros_like) for leaf in _leaves(losses)]  # type: ignore[no-untyped-call]
+
+
+def stop_zeroing(handles: list[RemovableHandle]) -> None:
+    """Let gradients through again."""
+    while handles:
+        handles.pop().remove()
+
+
+def _leaves(losses: Tensor) -> list[Tensor]:
+    seen: set[Node] = set()
+    found: list[Tensor] = []
+    waiting = [losses.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        waiting += [parent for parent, _ in node.next_functions]
+    return found
