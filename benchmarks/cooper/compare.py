@@ -85,9 +85,13 @@ def in_other_units(degrees: float, rate: float, factors: tuple[float, float], of
 
 
 class Book:
-    """All runs so far, written after each task; a run that is there is not repeated."""
+    """All runs so far, written after each task; a run that is there is not repeated.
 
-    def __init__(self) -> None:
+    Args:
+        again: A method whose runs are forgotten.
+    """
+
+    def __init__(self, again: str | None = None) -> None:
         self.data: dict[str, Any] = json.loads(RESULT.read_text(encoding="utf-8")) if RESULT.exists() else {"runs": []}
         self.data |= {
             "environment": environment() | {"cooper": version("cooper-optim")},
@@ -95,6 +99,9 @@ class Book:
             "steps": STEPS,
             "threads": 1,
         }
+        if again is not None:
+            self.data["runs"] = [run for run in self.data["runs"] if run["method"] != again]
+            self.data.pop("note", None)
         self.known = {_key(run) for run in self.data["runs"]}
 
     def run(self, family: str, task: Task, method: Method, setting: Setting, seed: int = 0) -> None:
@@ -162,11 +169,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--table", action="store_true", help="print the tables from the results and run nothing")
     parser.add_argument("--family", action="append", choices=FAMILIES, help="search only these (then nothing else)")
+    parser.add_argument("--again", choices=[m.name for m in METHODS], help="forget this method's runs first")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if not options.table:
         check()
-        book = Book()
+        book = Book(options.again)
         search(book, tuple(options.family or FAMILIES))
         if not options.family:
             transfer(book)

@@ -18,6 +18,8 @@ from ferero.preference import Preference
 
 __all__ = ["FereroPI", "FereroPIState"]
 
+_LETTING_GO = 13.0  # how much faster a large integral falls when its inequality is met for sure
+
 
 @dataclass(frozen=True, eq=False)
 class FereroPIState:
@@ -35,7 +37,6 @@ class FereroPIState:
         levels: Running values of the rows over every window, (..., windows, r).
         errors: How well each window predicts, relative to the size of the row's terms, (..., windows, c).
         weights: The last weights, (..., m).
-        crowding: Size of all weights over that of the objective part, at the losses' first sizes, (..., 1).
         anchor: The largest deviation of the current half swing, (..., r).
         peak: Its size in the last half swing, relative, (..., c).
         swings: Half swings in a row that did not die out, (..., c).
@@ -53,7 +54,6 @@ class FereroPIState:
     levels: Tensor
     errors: Tensor
     weights: Tensor
-    crowding: Tensor
     anchor: Tensor
     peak: Tensor
     swings: Tensor
@@ -147,7 +147,6 @@ class FereroPI:
             levels=of(windows.COUNT, r),
             errors=of(windows.COUNT, c),
             weights=of(m),
-            crowding=of(1) + 1,
             anchor=of(r),
             peak=of(c),
             swings=of(c),
@@ -198,26 +197,26 @@ class FereroPI:
         level = windows.best_level(levels, rows.by_row(window))
         swings = advance_swings(Swings(old.anchor, old.peak, old.swings, old.calm), level, noise, metric)
         if rows.margins is not None:
-            margin = rows.margins * _standard_error(noise, metric)
+            margin = rows.margins * _standard_error(noise, 1 / windows.LONGEST, metric)
             values, level = values + margin, level + margin
 
         gain = self.proportional * rows.by_row(price)
-        slowly = rows.by_row(swings.calm) / (self.integral_time * old.crowding.clamp(min=1))
-        integral = old.integral + gain * slowly * metric.divide(values * arrived)
-        integral = _clip(integral, metric, price, self.bound)
+        slowly = gain * rows.by_row(swings.calm) / self.integral_time
+        relief = _relief(level, noise, window, old.integral, metric, price)
+        integral = old.integral + slowly * metric.divide((values + relief) * arrived)
+        integral = _spare(_clip(integral, metric, price, self.bound), objective, rows)
         pull = gain * metric.divide(level * arrived)
         lam = _clip(integral + pull, metric, price, self.bound)
         if present is not None:
             integral, lam = torch.where(complete, integral, old.integral), torch.where(complete, lam, old.lam)
 
         total = objective + (lam[..., None, :] @ rows.B)[..., 0, :]
-        crowding = (total.abs() * first).sum(dim=-1, keepdim=True)
-        shrink = crowding.clamp(min=1)
-        unit = lam_f.sum(dim=-1, keepdim=True) * shrink  # until here the objective part was 1 at first, in any units
+        crowding = (total.abs() * first).sum(dim=-1, keepdim=True).clamp(min=1)
+        unit = lam_f.sum(dim=-1, keepdim=True) * crowding  # until here the objective part was 1 at first, in any units
         weights = total / unit
         weights = weights if present is None else torch.where(present | (old.seen == 0), weights, old.weights)
         new = FereroPIState(
-            seen, latest, magnitude, reference, fresh, updates, integral, lam, levels, errors, weights, crowding,
+            seen, latest, magnitude, reference, fresh, updates, integral, lam, levels, errors, weights,
             swings.anchor, swings.peak, swings.count, swings.calm,
         )  # fmt: skip
         return Decision(in_dtype_of(weights, losses), torch.cat([lam_f, lam], dim=-1) / unit), new
@@ -235,8 +234,10 @@ def _track(F: Tensor, present: Tensor | None, old: FereroPIState) -> tuple[Tenso
     latest = F if present is None else torch.where(present, F, old.latest)
     size = latest.abs()
     rate = (1 if present is None else present) / seen.clamp(min=1, max=windows.MEMORY)
-    early = rate * (seen <= windows.MEMORY)
-    return seen, latest, torch.lerp(old.magnitude, size, rate), torch.lerp(old.reference, size, early)
+    magnitude = torch.lerp(old.magnitude, size, rate)
+    early = torch.lerp(old.reference, size, rate)
+    reference = torch.where(seen <= windows.MEMORY, early, torch.maximum(old.reference, magnitude))
+    return seen, latest, magnitude, reference
 
 
 def _known(reference: Tensor) -> Tensor:
@@ -269,10 +270,25 @@ def _arrivals(rows: Rows, present: Tensor | None, fresh: Tensor) -> tuple[Tensor
     return fresh * ~complete[..., None], complete
 
 
-def _standard_error(noise: Tensor, metric: Metric) -> Tensor:
-    """That of each row's mean over the longest window, (..., r)."""
-    variance = metric.rows.by_row(noise) * metric.D.diagonal(dim1=-2, dim2=-1)
-    return (variance / (2 * windows.LONGEST - 1)).sqrt()
+def _standard_error(noise: Tensor, rate: Tensor | float, metric: Metric) -> Tensor:
+    """That of each row's running mean with this rate (the reciprocal of its window), (..., r)."""
+    variance = metric.rows.by_row(noise * rate / (2 - rate))
+    return (variance * metric.D.diagonal(dim1=-2, dim2=-1)).sqrt()
+
+
+def _relief(level: Tensor, noise: Tensor, window: Tensor, integral: Tensor, metric: Metric, price: Tensor) -> Tensor:
+    """What makes an inequality let go once it is met for sure: slack beyond two standard errors, times its integral."""
+    slack = level + 2 * _standard_error(noise, torch.exp2(-window.to(noise)), metric)
+    grip = metric.rows.by_row(metric.sizes(integral) / price)
+    return _LETTING_GO * grip * slack.clamp(max=0) * metric.rows.is_inequality
+
+
+def _spare(integral: Tensor, objective: Tensor, rows: Rows) -> Tensor:
+    """The integral of the equalities, shortened where it alone would make the weight of a minimised loss negative."""
+    part = (torch.where(rows.is_inequality, 0.0, integral)[..., None, :] @ rows.B)[..., 0, :]
+    is_pushed = (objective > 0) & (part < 0)
+    room = torch.where(is_pushed, objective / torch.where(is_pushed, -part, 1.0), 1.0)
+    return torch.where(rows.is_inequality, integral, integral * room.amin(dim=-1, keepdim=True).clamp(max=1))
 
 
 def _clip(multipliers: Tensor, metric: Metric, price: Tensor, bound: float) -> Tensor:

@@ -8,13 +8,16 @@ import torch
 from torch import Tensor
 
 from ferero.methods.rows import Metric
+from ferero.methods.windows import MEMORY
 
 __all__ = ["ENOUGH", "Swings", "advance_swings"]
 
 ENOUGH = 6  # half swings in a row that make an oscillation
 _VISIBLE = 0.02  # relative violation below which nobody minds
 _ALIKE = 1.25  # largest ratio of two half swings of one oscillation; noise is less regular
+_FAR_ENOUGH = 0.25  # share of the last half swing to come out on the other side by, before it counts as a turn
 _CALMER, _CALMEST = 0.7, 0.05
+_RECOVERY = 1000.0  # steps in which the gain comes back once nothing swings
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +41,8 @@ def advance_swings(old: Swings, level: Tensor, noise: Tensor, metric: Metric) ->
     """Compare the deviation with the largest one on this side; on a change of sides, judge the half swing that ended.
 
     A half swing counts when it is visible, above the noise and within a quarter of the one before. From `ENOUGH` of
-    them on, each multiplies the integral gain by 0.7; an irregular one starts the count anew.
+    them on, each multiplies the integral gain by 0.7; an irregular one starts the count anew, and then the gain slowly
+    comes back.
 
     Args:
         old: What was seen so far.
@@ -46,14 +50,16 @@ def advance_swings(old: Swings, level: Tensor, noise: Tensor, metric: Metric) ->
         noise: Relative variance of single values, (..., c).
         metric: The sizes of the rows.
     """
-    squares = metric.squares(torch.stack([level, old.anchor, level + old.anchor], dim=-2))
+    anchor = old.anchor * (1 - 1 / MEMORY)  # a swing that ended is forgotten
+    squares = metric.squares(torch.stack([level, anchor, level + anchor], dim=-2))
     here, there, of_sum = squares.unbind(dim=-2)
-    turned = of_sum < here + there  # a negative inner product
+    is_across = of_sum < here + there  # a negative inner product
+    turned = is_across & (here > _FAR_ENOUGH**2 * there)
     size = there.sqrt()
     is_alike = (size < _ALIKE * old.peak) & (old.peak < _ALIKE * size)
     lasts = is_alike & (size > _VISIBLE) & (there > noise)
-    count = torch.where(turned, (old.count + 1) * lasts, old.count)
-    calmed = (old.calm * _CALMER).clamp(min=_CALMEST)
-    calm = torch.where(turned & (count >= ENOUGH), calmed, old.calm)
-    renew = metric.rows.by_row(turned | (here > there))
-    return Swings(torch.where(renew, level, old.anchor), torch.where(turned, size, old.peak), count, calm)
+    count = torch.where(turned, (old.count + 1) * lasts, old.count * (size > _VISIBLE))
+    calmer = torch.where(turned & (count >= ENOUGH), (old.calm * _CALMER).clamp(min=_CALMEST), old.calm)
+    calm = torch.where(count == 0, calmer + (1 - calmer) / _RECOVERY, calmer)
+    renew = metric.rows.by_row(turned | (~is_across & (here > there)))
+    return Swings(torch.where(renew, level, anchor), torch.where(turned, size, old.peak), count, calm)

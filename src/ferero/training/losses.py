@@ -49,7 +49,7 @@ def read_losses(
         InputError: A wrong number, shape or kind.
         UnknownNameError: A name that is none of the losses'.
     """
-    if isinstance(losses, Tensor) and losses.ndim == 1 and counts is None and losses.shape[0] == len(names):
+    if isinstance(losses, Tensor) and losses.shape == (len(names),) and counts is None and not losses.is_complex():
         return Reading(losses if losses.dtype in _WIDE else losses.float(), None)
     values = _by_position(losses, names, "losses")
     amounts = _amounts(counts, names)
@@ -65,7 +65,7 @@ def read_losses(
     return Reading(torch.where(known > 0, stacked, zero), known)
 
 
-def check_attached(losses: Losses, names: Sequence[str]) -> None:
+def check_attached(losses: Losses, counts: Counts, names: Sequence[str]) -> None:
     """Refuse losses that no gradient can flow through.
 
     Raises:
@@ -74,11 +74,11 @@ def check_attached(losses: Losses, names: Sequence[str]) -> None:
     if isinstance(losses, Tensor):
         found = [] if losses.requires_grad else list(names[:1])
     else:
-        values = _by_position(losses, names, "losses")
+        present = zip(names, _by_position(losses, names, "losses"), _amounts(counts, names), strict=True)
         found = [
             name
-            for name, value in zip(names, values, strict=True)
-            if value is not None and not (isinstance(value, Tensor) and value.requires_grad)
+            for name, value, count in present
+            if value is not None and _may_be_some(count) and not getattr(value, "requires_grad", False)
         ]
     if found:
         raise InputError(
@@ -114,9 +114,11 @@ def _amounts(counts: Counts, names: Sequence[str]) -> list[Number]:
     """One count for each loss; those not mentioned count 1."""
     if counts is None:
         return [1.0] * len(names)
+    amounts: list[Number]
     if isinstance(counts, Real) or (isinstance(counts, Tensor) and counts.ndim == 0):
-        return [counts] * len(names)  # type: ignore[list-item]
-    amounts: list[Number] = [1.0 if n is None else n for n in _by_position(counts, names, "counts")]
+        amounts = [counts] * len(names)  # type: ignore[list-item]
+    else:
+        amounts = [1.0 if n is None else n for n in _by_position(counts, names, "counts")]
     for name, n in zip(names, amounts, strict=True):
         if not isinstance(n, Tensor) and not 0 <= n < float("inf"):
             raise InputError(f"counts: expected a finite number >= 0 for {name!r}, found {n!r}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -67,7 +68,7 @@ class Report:
         status: "met", "met_within_noise", "not_met", "saturated" or "oscillating".
         advice: What to do about it.
         constraints: One for each row, inequalities first.
-        losses: The losses by name, corrected by what was observed.
+        losses: Today's losses by name, denoised and corrected by what was observed.
         steps: Steps taken so far.
         skipped: Batches left out because they were not finite.
     """
@@ -86,8 +87,27 @@ class Report:
         return "\n".join(lines)
 
 
-def make_report(preference: Preference, method: Method[Any], state: Any, record: Record, multipliers: Tensor) -> Report:
-    """The report on what was recorded; copies everything to the host."""
+def make_report(
+    preference: Preference,
+    method: Method[Any],
+    state: Any,
+    record: Record,
+    *,
+    losses: Tensor,
+    multipliers: Tensor,
+    observed: Tensor,
+) -> Report:
+    """The report on what was recorded; copies everything to the host.
+
+    Args:
+        preference: What is wanted.
+        method: The method, which may know more (`Diagnosing`).
+        state: Its state.
+        record: What was seen.
+        losses: Today's losses, (m,).
+        multipliers: Those of the last step, (k + m_g + m_h,).
+        observed: How often each loss was measured elsewhere, (m,).
+    """
     values, spread = record.mean.cpu(), standard_error(record).cpu()
     sizes = _sizes(preference, record).cpu()
     margins = torch.cat([preference.margins, torch.zeros(preference.m_h)]).to(values) * spread
@@ -98,26 +118,25 @@ def make_report(preference: Preference, method: Method[Any], state: Any, record:
     if isinstance(method, Diagnosing):
         diagnosis = method.diagnose(preference, state)
         saturated, swinging = diagnosis.saturated.cpu(), diagnosis.oscillating.cpu()
-    waiting = [name for name, seen in zip(preference.names, record.seen.tolist(), strict=True) if seen == 0]
+    waiting = _waiting(preference, record, observed)
     rows = []
     for i, label in enumerate((*preference.labels_g, *preference.labels_h)):
         value, error, margin = float(values[i]), float(spread[i]), float(margins[i])
         away = value + margin if i < preference.m_g else abs(value)
         status = _judge(away, error, _TOLERANCE * float(sizes[i]), bool(saturated[i]), bool(swinging[i]))
         advice = ADVICE[status]
-        missing = [name for name, c in zip(preference.names, _row(preference, i), strict=True) if c and name in waiting]
+        missing = [waiting[n] for n, c in zip(preference.names, _row(preference, i), strict=True) if c and n in waiting]
         if missing:
-            status, advice = "not_met", f"{', '.join(missing)} has not arrived yet: is it in the losses?"
+            status, advice = "not_met", " ".join(missing)
         figures = (float(lam[i]), bool(saturated[i]), float(trend[i]))
         rows.append(ConstraintReport(label, value, error, margin, *figures, status, advice))
     worst = max(rows, key=lambda row: _ORDER.index(row.status), default=None)
-    losses = dict(zip(preference.names, record.latest.tolist(), strict=True))
     advice = "There is no constraint: the losses are minimised." if worst is None else _of(worst)
     return Report(
         "met" if worst is None else worst.status,
         advice,
         tuple(rows),
-        losses,
+        dict(zip(preference.names, losses.tolist(), strict=True)),
         int(record.seen.max()),
         int(record.skipped),
     )
@@ -132,7 +151,7 @@ def metrics_of(
     above 1, by their largest violation relative to the size of the constraint's own terms.
     """
     F = losses.detach().cpu()
-    labels = (*preference.labels_g, *preference.labels_h)
+    labels = _distinct((*preference.labels_g, *preference.labels_h))
     violation = preference.violation(F)
     relative = violation / _sizes(preference, record).cpu()
     worst = float(relative.max()) if labels else 0.0
@@ -144,9 +163,29 @@ def metrics_of(
     found |= {f"ferero/weight/{name}": float(v) for name, v in zip(preference.names, weights.cpu(), strict=True)}
     found |= {f"ferero/multiplier/{label}": float(v) for label, v in zip(labels, multipliers[k:].cpu(), strict=True)}
     found |= {f"ferero/violation/{label}": float(v) for label, v in zip(labels, violation, strict=True)}
-    found["ferero/merit"] = objective / (1 + abs(objective)) if worst <= _TOLERANCE else 1 + worst
+    merit = objective / (1 + abs(objective)) if worst <= _TOLERANCE else 1 + worst
+    found["ferero/merit"] = merit if float(record.seen.max()) > 0 else math.inf
     found["ferero/skipped"] = float(record.skipped)
     return found
+
+
+def _waiting(preference: Preference, record: Record, observed: Tensor) -> dict[str, str]:
+    """A sentence for every loss whose value is not known yet."""
+    sentences = {}
+    for name, seen, times in zip(preference.names, record.seen.tolist(), observed.tolist(), strict=True):
+        if seen == 0:
+            sentences[name] = f"{name} has not arrived yet: is it in the losses?"
+        elif name in preference.measured and times == 0:
+            sentences[name] = f"{name} has not been measured yet: call steer.observe({name}=...)."
+    return sentences
+
+
+def _distinct(labels: tuple[str, ...]) -> list[str]:
+    """Labels that repeat (the rows of a ray) get a number."""
+    return [
+        label if labels.count(label) == 1 else f"{label} [{labels[: i + 1].count(label)}]"
+        for i, label in enumerate(labels)
+    ]
 
 
 def _judge(away: float, error: float, tolerance: float, is_saturated: bool, is_swinging: bool) -> Status:

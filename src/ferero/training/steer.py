@@ -62,7 +62,6 @@ class Steer(nn.Module):
     sums: Tensor
     counts: Tensor
     calls: Tensor
-    is_metric: Tensor
 
     def __init__(
         self,
@@ -79,8 +78,7 @@ class Steer(nn.Module):
         self._kind = type(self.method.init(preference))
         for name, tensor in self._first_buffers().items():
             self.register_buffer(name, tensor)
-        is_metric = [name in preference.measured for name in preference.names]
-        self.register_buffer("is_metric", torch.tensor(is_metric), persistent=False)
+        self._is_metric = torch.tensor([name in preference.measured for name in preference.names], device="cpu")
         self._watch, self._captured = Watch(), Captured()
         self._news, self._has_news = _no_news(preference.m), False
         self._zeroed: list[RemovableHandle] = []
@@ -104,13 +102,16 @@ class Steer(nn.Module):
         """Forget everything, as if nothing had been seen yet."""
         for name, tensor in self._first_buffers().items():
             self.get_buffer(name).copy_(tensor)
-        self.is_metric.copy_(torch.tensor([name in self.preference.measured for name in self.preference.names]))
         self._news, self._has_news = _no_news(self.preference.m).to(self.weights.device), False
 
     def _check_arguments(self) -> None:
+        if not isinstance(self.preference, Preference):
+            raise InputError(f"preference: expected ferero.Preference(...), found {type(self.preference).__name__}.")
         if self.preference.members:
             raise InputError("preference: expected a single one, found a stack; steer one model for each of them.")
-        if not self.every >= 1 or self.every != int(self.every):
+        if isinstance(self.method, type):
+            raise InputError(f"method: expected an instance, found the class; write {self.method.__name__}().")
+        if not isinstance(self.every, int) or self.every < 1:
             raise InputError(f"every: expected a number of micro-batches >= 1, found {self.every!r}.")
         if self.on_nonfinite not in ("raise", "skip"):
             raise InputError(f'on_nonfinite: expected "raise" or "skip", found {self.on_nonfinite!r}.')
@@ -144,7 +145,7 @@ class Steer(nn.Module):
         """
         is_moving = self.training and torch.is_grad_enabled()
         if is_moving:
-            check_attached(losses, self.preference.names)
+            check_attached(losses, counts, self.preference.names)
         ranks = ranks_of(self.group)
         reading = read_losses(losses, counts, self.preference.names, self.weights.device, keep_graph=ranks > 1)
         if not is_moving:
@@ -196,7 +197,15 @@ class Steer(nn.Module):
     def report(self) -> Report:
         """Whether every constraint is met, and what stands in the way where it is not."""
         record = buffers.load(self, "record", Record)
-        return make_report(self.preference, self.method, self._state(), record, self.multipliers)
+        return make_report(
+            self.preference,
+            self.method,
+            self._state(),
+            record,
+            losses=self.losses,
+            multipliers=self.multipliers,
+            observed=self.get_buffer("correction_observed"),
+        )
 
     def metrics(self) -> dict[str, float]:
         """Figures for a logger; ``ferero/merit`` is lowest at the best feasible checkpoint."""
@@ -223,7 +232,7 @@ class Steer(nn.Module):
         corrected = correction.apply(step.means)
         known = step.present
         if self.preference.measured:  # a metric counts from its first measurement on
-            measured = (correction.observed > 0) | ~self.is_metric
+            measured = (correction.observed > 0) | ~self._is_metric
             known = measured if known is None else measured & known
         observation = Observation(corrected, present=known)
         decision, state = self.method.update(self.preference, observation, self._state())
@@ -246,20 +255,21 @@ class Steer(nn.Module):
             torch.where(is_first, counts, self.counts),
             step.share,
         )
+        accept = is_due if is_finite is None else is_due & is_finite
         new = counts if is_finite is None else counts * is_finite
-        self.sums.copy_(torch.where(is_due, 0.0, self.sums) + step.means * new)
-        self.counts.copy_(torch.where(is_due, 0.0, self.counts) + new)
+        self.sums.copy_(torch.where(accept, 0.0, self.sums) + step.means * new)
+        self.counts.copy_(torch.where(accept, 0.0, self.counts) + new)
         self.calls.add_(1)
-        return due, is_due if is_finite is None else is_due & (is_finite | ~is_first)
+        return due, accept
 
     def _learn(self, correction: Correction, record: Record, accept: Tensor | None) -> Correction:
         """Correct the training values by what was measured, once."""
         measured, counts = self._news
         arrived = (counts > 0) & (record.seen > 0)
         buffers.store(
-            self, "correction", correct(correction, measured, arrived, tracked(record), self.is_metric), accept
+            self, "correction", correct(correction, measured, arrived, tracked(record), self._is_metric), accept
         )
-        counts.copy_(_choose(accept, torch.where(arrived, 0.0, counts), counts))
+        self._news.copy_(_choose(accept, torch.where(arrived, 0.0, self._news), self._news))
         self._has_news = accept is not None or bool((counts > 0).any())
         return buffers.load(self, "correction", Correction)
 
@@ -278,9 +288,8 @@ class Steer(nn.Module):
                 'batch, or pass on_nonfinite="skip".'
             )
         self.get_buffer("record_skipped").add_(1)
-        if self.every > 1:  # the cycle goes on, and what the last one collected may be due
-            safe = step._replace(means=torch.where(is_finite, step.means, 1.0))
-            self._advance(safe, torch.zeros((), dtype=torch.bool))
+        if self.every > 1:
+            self.calls.add_(1)  # the cycle of micro-batches goes on
         if step.share is None:
             return torch.zeros((), dtype=reading.values.dtype, requires_grad=True)
         self._zeroed = zero_gradients(reading.values)
@@ -309,7 +318,8 @@ class Steer(nn.Module):
         for name, buffer in list(self.named_buffers()):
             device = fn(buffer).device
             setattr(self, name, torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device))
-        self._news = self._news.to(self.weights.device)
+        if not self.weights.is_meta:
+            self._news, self._is_metric = self._news.to(self.weights.device), self._is_metric.to(self.weights.device)
         if was_meta and not self.weights.is_meta:
             self.reset()
         return self

@@ -119,6 +119,7 @@ def _batch(plan: Plan, step: int, micro: int, rank: int) -> tuple[Tensor, Tensor
     if plan.targets in ("none_at_times", "zero_at_times"):
         where = torch.rand(len(parts), len(NAMES), generator=generator) < 0.2
         where[:, 0] = False  # a batch without any loss has no gradient to share
+        where[1] &= ~where[0]  # a loss that no rank has: an optimizer with momentum tells no gradient from one of 0
         for part, names in zip(parts, where, strict=True):
             known[part] &= ~names
     if step in plan.spoiled:
