@@ -29,7 +29,7 @@ class FereroPIState:
         seen: How often each loss has arrived, (..., m).
         latest: The last value of each, (..., m).
         magnitude: Running mean of its size, (..., m).
-        reference: Mean of its size over the first values, (..., m): the unit of the objective part.
+        reference: The largest running size so far, (..., m): the unit of the objective part.
         fresh: 1 for losses that have arrived since each row was last updated, (..., r, m).
         updates: How often each row was updated, (..., r).
         integral: The integral part of the multipliers, (..., r).
@@ -76,7 +76,7 @@ class FereroPIState:
 class FereroPI:
     """FERERO's single loop on loss values alone: proportional-integral control of the violations.
 
-    With running sizes s of the losses, S = diag(s), their sizes r at first, and the objective part ``w_o = A^T lam_f``:
+    With running sizes s of the losses, S = diag(s), their largest r so far, and the objective part ``w_o = A^T lam_f``:
 
         e   = D^-1 [G; H]                      D = B S^2 B^T + b b^T   (for inequalities its diagonal)
         I   <- clip(I + k_I Omega e)           integral, on the values as they come
@@ -87,7 +87,7 @@ class FereroPI:
     that the loop keeps its speed relative to theirs.
     clip keeps inequalities in [0, rho] and equalities within a ball of radius rho, in units of ``Omega / sqrt(D)``.
     lam_f is fixed: with one row of A it is 1 (the expression itself is minimised), with several it is uniform after
-    each row is divided by its mean size over the first hundred steps, and sums to 1.
+    each row is divided by its largest running size (as a rule that at the start), and sums to 1.
 
     D makes the gains dimensionless: the answer does not depend on the units of the losses, on their order, or on the
     basis chosen for B_h. With the slopes that were realised Algorithm 2 of the paper *is* this controller (its sum
@@ -112,7 +112,7 @@ class FereroPI:
     requires: ClassVar[frozenset[str]] = frozenset({"losses"})
     has_merit: ClassVar[bool] = False
 
-    proportional: float = 1.5
+    proportional: float = 1.0
     integral_time: float = 100.0
     bound: float = 10.0
 
@@ -179,10 +179,10 @@ class FereroPI:
         rows = rows_of(preference, losses.device, dtype)
 
         seen, latest, magnitude, reference = _track(losses.to(dtype), present, old)
-        first = _known(reference)
-        lam_f = _objective_part(rows.A, first)
+        largest = _known(reference)
+        lam_f = _objective_part(rows.A, largest)
         objective = (lam_f[..., None, :] @ rows.A)[..., 0, :]
-        price = _price(rows, magnitude, first)
+        price = _price(rows, magnitude, largest)
 
         fresh, complete = _arrivals(rows, present, old.fresh)
         arrived = rows.real if present is None else complete.to(dtype)
@@ -211,8 +211,8 @@ class FereroPI:
             integral, lam = torch.where(complete, integral, old.integral), torch.where(complete, lam, old.lam)
 
         total = objective + (lam[..., None, :] @ rows.B)[..., 0, :]
-        crowding = (total.abs() * first).sum(dim=-1, keepdim=True).clamp(min=1)
-        unit = lam_f.sum(dim=-1, keepdim=True) * crowding  # until here the objective part was 1 at first, in any units
+        crowding = (total.abs() * largest).sum(dim=-1, keepdim=True).clamp(min=1)
+        unit = lam_f.sum(dim=-1, keepdim=True) * crowding  # so far the objective part is 1 at the largest sizes
         weights = total / unit
         weights = weights if present is None else torch.where(present | (old.seen == 0), weights, old.weights)
         new = FereroPIState(
@@ -229,34 +229,33 @@ class FereroPI:
 
 
 def _track(F: Tensor, present: Tensor | None, old: FereroPIState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """How often each loss was seen, its latest value, its running size, and its size at first; all (..., m)."""
+    """How often each loss was seen, its latest value, its running size, and the largest so far; all (..., m)."""
     seen = old.seen + (1 if present is None else present)
     latest = F if present is None else torch.where(present, F, old.latest)
     size = latest.abs()
     rate = (1 if present is None else present) / seen.clamp(min=1, max=windows.MEMORY)
     magnitude = torch.lerp(old.magnitude, size, rate)
-    early = torch.lerp(old.reference, size, rate)
-    reference = torch.where(seen <= windows.MEMORY, early, torch.maximum(old.reference, magnitude))
+    reference = torch.maximum(old.reference, magnitude)
     return seen, latest, magnitude, reference
 
 
 def _known(reference: Tensor) -> Tensor:
-    """The sizes at first, (..., m); one that is not known (yet) counts as the mean one."""
+    """The largest sizes, (..., m); one that is not known (yet) counts as the mean one."""
     is_known = reference > 0
     usual = reference.sum(dim=-1, keepdim=True) / is_known.sum(dim=-1, keepdim=True).clamp(min=1)
     return torch.where(is_known, reference, usual + (usual == 0))
 
 
-def _objective_part(A: Tensor, first: Tensor) -> Tensor:
-    """lam_f (..., k): the mean of the rows, each over its size at first."""
-    size = (A.abs() @ first[..., None])[..., 0]
+def _objective_part(A: Tensor, largest: Tensor) -> Tensor:
+    """lam_f (..., k): the mean of the rows, each over its largest size."""
+    size = (A.abs() @ largest[..., None])[..., 0]
     share = (size > 0) / (size + (size == 0))
     return share / (size > 0).sum(dim=-1, keepdim=True)
 
 
-def _price(rows: Rows, magnitude: Tensor, first: Tensor) -> Tensor:
+def _price(rows: Rows, magnitude: Tensor, largest: Tensor) -> Tensor:
     """Omega (..., c), how far the losses of each channel have come down; 1 where they have not, or stand at 0."""
-    down = (magnitude / first).clamp(max=1)
+    down = (magnitude / largest).clamp(max=1)
     price = (rows.shares @ down[..., None])[..., 0]
     return price + (price == 0)
 

@@ -111,7 +111,7 @@ class Steer(nn.Module):
             raise InputError("preference: expected a single one, found a stack; steer one model for each of them.")
         if isinstance(self.method, type):
             raise InputError(f"method: expected an instance, found the class; write {self.method.__name__}().")
-        if not isinstance(self.every, int) or self.every < 1:
+        if type(self.every) is not int or self.every < 1:
             raise InputError(f"every: expected a number of micro-batches >= 1, found {self.every!r}.")
         if self.on_nonfinite not in ("raise", "skip"):
             raise InputError(f'on_nonfinite: expected "raise" or "skip", found {self.on_nonfinite!r}.')

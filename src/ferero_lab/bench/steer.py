@@ -1,4 +1,4 @@
-"""``ferero bench steer``: every bar of steering in one table."""
+"""``ferero bench steer``: the bars of steering in one table; what a step costs is measured by ``steering.cost``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.table import Table
 from ferero_lab.bench.measure import Row, environment, rows_to_json
 from ferero_lab.bench.steering.digit_constraints import bench_digit_constraints
 from ferero_lab.bench.steering.digit_rays import bench_digit_rays
+from ferero_lab.bench.steering.everywhere import bench_everywhere
 from ferero_lab.bench.steering.fairness import bench_fairness
 from ferero_lab.bench.steering.fronts import bench_fronts
 from ferero_lab.bench.steering.held_out import bench_held_out
@@ -22,13 +23,20 @@ __all__ = ["run", "show"]
 
 Bench = Callable[[bool, Callable[[], None]], tuple[list[Row], list[dict[str, Any]]]]
 
+
+def _several_processes(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list[dict[str, Any]]]:  # noqa: ARG001
+    rows = bench_everywhere()
+    tick()
+    return rows, []
+
+
 PARTS: dict[str, Bench] = {
     "fronts": bench_fronts,
     "digit pairs": bench_digit_rays,
     "three losses": bench_digit_constraints,
     "validation": bench_held_out,
     "fairness": bench_fairness,
-    # what a step costs, and what happens under several processes, is added here
+    "several processes": _several_processes,
 }
 
 
