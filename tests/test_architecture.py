@@ -12,7 +12,18 @@ import pytest
 import ferero
 
 SOURCE = Path(ferero.__file__).parents[1]
-LAYERS = ["errors", "geometry", "preference", "subprogram", "methods", "optimize", "training", "fronts", "plot", "ferero_lab"]
+LAYERS = [
+    "errors",
+    "geometry",
+    "preference",
+    "subprogram",
+    "methods",
+    "optimize",
+    "training",
+    "fronts",
+    "plot",
+    "ferero_lab",
+]
 LAZY = {("fronts", "plot"), ("__main__", "ferero_lab")}  # imported inside a function, by design
 
 

@@ -62,7 +62,7 @@ def test_every_status_can_be_reached_and_gives_advice(status):
 def test_an_oscillation_that_ended_is_no_longer_reported():
     calm = pairs(1 + 0.3 * torch.exp(-torch.arange(500) / 20))
     report = train(EQUAL, torch.cat([SWING, calm])).report()
-    assert report.status == "met"
+    assert report.status in {"met", "met_within_noise"}
 
 
 def test_the_worst_constraint_speaks_for_all():
@@ -103,7 +103,7 @@ def test_no_constraint_at_all():
 def test_before_the_first_step():
     report = Steer(EQUAL).report()
     assert report.status == "not_met"
-    assert "a, b has not arrived yet: is it in the losses?" in report.advice
+    assert "a has not arrived yet: is it in the losses? b has not arrived yet" in report.advice
 
 
 def test_a_quantity_that_never_arrives():

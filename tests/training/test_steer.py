@@ -87,7 +87,7 @@ def test_precision(dtype):
     assert losses.grad.dtype == dtype
     steer.half()
     assert steer.weights.dtype == steer.method_lam.dtype == torch.float64
-    assert steer.method_fresh.dtype == torch.bool
+    assert steer.calls.dtype == torch.int64
 
 
 # when it moves ----------------------------------------------------------------------------------------------
@@ -325,7 +325,7 @@ def test_observing_changes_nothing_until_the_next_step():
     steer(leaf(1.0, 1.0))
     before = snapshot(steer)
     steer.observe(f1=2.0)
-    assert changed(steer, before) == {"measured", "measurements"}
+    assert changed(steer, before) <= {"_extra_state"}  # what waits to be taken in
 
 
 # refusals ---------------------------------------------------------------------------------------------------

@@ -98,7 +98,7 @@ class FereroPI:
     problems `Ferero` in `minimize` is faster and exact.
 
     Args:
-        proportional: k_P. Below about 0.5 a concave front repels; much above 3 a large step size overshoots.
+        proportional: k_P. Below about 0.5 a concave front repels; far above 1 a large step size overshoots.
         integral_time: Steps in which the integral adds what the proportional part gives: k_I = k_P / integral_time.
         bound: rho, the largest size of a constraint's part in the weights, in units of the objective part.
 

@@ -7,5 +7,6 @@ from ferero.plot.front import plot_front
 from ferero.plot.progress import plot_history
 from ferero.plot.region import plot_region
 from ferero.plot.style import OKABE_ITO, theme
+from ferero.plot.training import plot_training
 
-__all__ = ["OKABE_ITO", "plot_cone", "plot_front", "plot_history", "plot_region", "theme"]
+__all__ = ["OKABE_ITO", "plot_cone", "plot_front", "plot_history", "plot_region", "plot_training", "theme"]

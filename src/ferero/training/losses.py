@@ -65,7 +65,7 @@ def read_losses(
     return Reading(torch.where(known > 0, stacked, zero), known)
 
 
-def check_attached(losses: Losses, counts: Counts, names: Sequence[str]) -> None:
+def check_attached(losses: Losses, names: Sequence[str], counts: Counts = None) -> None:
     """Refuse losses that no gradient can flow through.
 
     Raises:

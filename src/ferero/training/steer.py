@@ -106,7 +106,7 @@ class Steer(nn.Module):
 
     def _check_arguments(self) -> None:
         if not isinstance(self.preference, Preference):
-            raise InputError(f"preference: expected ferero.Preference(...), found {type(self.preference).__name__}.")
+            raise InputError(f"preference: expected a Preference, found {type(self.preference).__name__}.")
         if self.preference.members:
             raise InputError("preference: expected a single one, found a stack; steer one model for each of them.")
         if isinstance(self.method, type):
@@ -145,7 +145,7 @@ class Steer(nn.Module):
         """
         is_moving = self.training and torch.is_grad_enabled()
         if is_moving:
-            check_attached(losses, counts, self.preference.names)
+            check_attached(losses, self.preference.names, counts)
         ranks = ranks_of(self.group)
         reading = read_losses(losses, counts, self.preference.names, self.weights.device, keep_graph=ranks > 1)
         if not is_moving:
