@@ -1,4 +1,4 @@
-"""Writes the README's table from benchmarks/results/core.json: ``.venv/bin/python benchmarks/readme_table.py``."""
+"""Writes the README's tables from benchmarks/results: ``.venv/bin/python benchmarks/readme_table.py``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results"
 BEGIN, END = "<!-- results:begin -->\n", "<!-- results:end -->"
+STEER_BEGIN, STEER_END = "<!-- steering:begin -->\n", "<!-- steering:end -->"
+STEER_FILES = ("steer.json", "steer-cost-cpu.json", "steer-cost-h200.json")
 
 
 def table(result: dict[str, Any]) -> str:
@@ -39,13 +42,32 @@ def table(result: dict[str, Any]) -> str:
                       f"Badly scaled subprograms that the exact solver missed: {failed:g} of 3,000.", ""])  # fmt: skip
 
 
+def steering_table(results: list[dict[str, Any]]) -> str:
+    """Every bar of steering with what was measured, the missed ones too."""
+    lines = ["| steering | measured | bar | |", "|---|---|---|---|"]
+    for row in (row for result in results for row in result["rows"] if row["bar"] is not None):
+        mark = "" if row["passed"] else "**missed**"
+        lines.append(f"| {row['group']}: {row['measure']} | {row['value']:.3g} | {row['bar']:g} | {mark} |")
+    return "\n".join([*lines, ""])
+
+
+def read(name: str) -> dict[str, Any]:
+    """A result of record."""
+    result: dict[str, Any] = json.loads((RESULTS / name).read_text(encoding="utf-8"))
+    return result
+
+
 def main() -> None:
-    """Put the table between the README's marks."""
-    result = json.loads((ROOT / "benchmarks/results/core.json").read_text(encoding="utf-8"))
+    """Put the tables between the README's marks."""
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
-    before, rest = text.split(BEGIN)
-    readme.write_text(before + BEGIN + table(result) + END + rest.split(END)[1], encoding="utf-8")
+    for begin, end, made in (
+        (BEGIN, END, table(read("core.json"))),
+        (STEER_BEGIN, STEER_END, steering_table([read(name) for name in STEER_FILES])),
+    ):
+        before, rest = text.split(begin)
+        text = before + begin + made + end + rest.split(end)[1]
+    readme.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

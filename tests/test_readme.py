@@ -48,3 +48,6 @@ def test_the_table_is_the_measured_one() -> None:
     result = json.loads((ROOT / "benchmarks/results/core.json").read_text(encoding="utf-8"))
     assert not result["quick"]
     assert module.BEGIN + module.table(result) + module.END in README
+    measured = [json.loads((ROOT / "benchmarks/results" / name).read_text()) for name in module.STEER_FILES]
+    assert not measured[0]["quick"]
+    assert module.STEER_BEGIN + module.steering_table(measured) + module.STEER_END in README

@@ -22,8 +22,8 @@ _TOLERANCE = 0.01  # violation relative to the size of the constraint's own term
 
 ADVICE: dict[Status, str] = {
     "met": "Met. Nothing to do.",
-    "met_within_noise": "Met as far as the noise of the batches lets one see; a larger batch, a lower learning rate or "
-    ".with_margin(z) would make it sure.",
+    "met_within_noise": "Met as far as the noise of the batches lets one see; a larger batch or a lower learning rate "
+    "would make it sure, and for an inequality .with_margin(z).",
     "not_met": "Not met yet. If the trend is towards it, train on; otherwise give the controller more time or a larger "
     "learning rate, or see whether another constraint stands against it.",
     "saturated": "Its multiplier is at the bound and the constraint is still violated: near here it cannot be had "

@@ -44,8 +44,8 @@ class Steer(nn.Module):
             on the means.
         on_nonfinite: What to do with NaN or inf: "raise", or "skip" (a constant 0 comes back, which leaves no gradient
             behind; under `torch.distributed`, where every rank must take part, a gradient of 0). In neither case is
-            anything updated. On a GPU nothing waits for the answer: all weights are 0 for that batch, and the error
-            comes a few steps late.
+            anything updated. On a GPU nothing waits for the answer: all weights are 0 for that batch, which keeps the
+            gradient 0 unless the model's own backward pass makes NaN of it, and the error comes up to 16 steps late.
         group: The process group over which losses are averaged; None for all ranks.
 
     Example:
@@ -103,6 +103,7 @@ class Steer(nn.Module):
         for name, tensor in self._first_buffers().items():
             self.get_buffer(name).copy_(tensor)
         self._news, self._has_news = _no_news(self.preference.m).to(self.weights.device), False
+        self._watch, self._captured = Watch(), Captured()
 
     def _check_arguments(self) -> None:
         if not isinstance(self.preference, Preference):
@@ -133,7 +134,8 @@ class Steer(nn.Module):
             losses: (m,), a list, or scalars by name. A name may be absent or None: its weight holds, and the
                 constraints it occurs in wait for it.
             counts: How many examples are behind each loss, one number or (m,) or by name, so that means over ranks and
-                micro-batches are means over examples; 0 is as good as absent. None: all batches count the same.
+                micro-batches are means over examples; 0 is as good as absent, and under FSDP2, where all ranks must
+                run the same backward pass, better. None: all batches count the same.
 
         Returns:
             A scalar; call ``backward()`` on it as ever.
