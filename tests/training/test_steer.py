@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+import ferero
 from ferero.errors import InputError, NonFiniteError, UnknownNameError, UnsupportedError
 from ferero.methods import Ferero, FereroSA, Observation
 from ferero.methods.control import FereroPI
@@ -400,3 +401,37 @@ def test_bad_measurements_are_refused(measured, kind, words):
     with pytest.raises(kind, match=words):
         steer.observe(**measured)
     assert not changed(steer, before)
+
+
+# what a new user tried ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [("b", "a"), ("en", "zh"), ("a", "b", "c")])
+def test_a_state_of_other_losses_is_refused(names):
+    f, g = ferero.objectives("a", "b"), ferero.objectives(*names)
+    saved = Steer(ferero.Preference(f, [f.a <= 0.5]))
+    saved(leaf(1.0, 100.0))
+    with pytest.raises((ferero.FereroError, RuntimeError), match=r"saved by a Steer of other losses|size mismatch"):
+        Steer(ferero.Preference(g, [g[0] <= 0.5])).load_state_dict(saved.state_dict())
+
+
+def test_the_report_knows_what_was_just_observed():
+    f = ferero.objectives("a", "b")
+    steer = Steer(ferero.Preference(f, [f.a <= 0.5]))
+    for _ in range(50):
+        steer(leaf(0.2, 1.0))
+    assert steer.report().status == "met"
+    steer.observe(a=0.9)
+    assert steer.report().constraints[0].value == pytest.approx(0.4)
+    assert steer.report().losses["a"] == pytest.approx(0.9)
+    assert steer.metrics()["ferero/violation/a <= 0.5"] == pytest.approx(0.4)
+
+
+def test_a_minimised_loss_that_never_arrives_is_named():
+    f = ferero.objectives("a", "b")
+    steer = Steer(ferero.Preference(f, [f.a <= 1.5]))
+    steer({"a": leaf(1.0)[0]})
+    assert steer.report().status == "not_met"
+    assert "b has not arrived yet" in steer.report().advice
+    assert math.isnan(steer.metrics()["ferero/loss/b"])
+    assert "subject to a <= 1.5" in repr(steer)

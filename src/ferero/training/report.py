@@ -26,8 +26,8 @@ ADVICE: dict[Status, str] = {
     "would make it sure, and for an inequality .with_margin(z).",
     "not_met": "Not met yet. If the trend is towards it, train on; otherwise give the controller more time or a larger "
     "learning rate, or see whether another constraint stands against it.",
-    "saturated": "Its multiplier is at the bound and the constraint is still violated: near here it cannot be had "
-    "beside the other wishes. Relax it, or raise FereroPI(bound=...).",
+    "saturated": "Its multiplier is at the bound and the constraint is still violated: raise FereroPI(bound=...), or "
+    "relax it: it may not be to be had near here beside the other wishes.",
     "oscillating": "It swings to and fro. The integral gain has been lowered; if it goes on, lower the learning rate "
     "or the momentum, or raise FereroPI(integral_time=...).",
 }
@@ -40,11 +40,11 @@ class ConstraintReport:
     Attributes:
         label: The constraint as it was written.
         value: Left minus right, averaged over about 100 steps: wanted <= 0, or == 0.
-        standard_error: Of that average.
+        standard_error: Of that average as a figure for the present: its noise, and how far the model has moved since.
         margin: What the value is to stay below 0 by: z standard errors.
         multiplier: The weight of the constraint in the loss.
         saturated: Whether it is at its bound.
-        trend: Change of the value over the last few hundred steps.
+        trend: The average over about 100 steps less that over about 400.
         status: The verdict.
         advice: What to do.
     """
@@ -94,6 +94,7 @@ def make_report(
     record: Record,
     *,
     losses: Tensor,
+    change: Tensor,
     multipliers: Tensor,
     observed: Tensor,
 ) -> Report:
@@ -105,10 +106,12 @@ def make_report(
         state: Its state.
         record: What was seen.
         losses: Today's losses, (m,).
+        change: What was measured since the last step changes them by, (m,).
         multipliers: Those of the last step, (k + m_g + m_h,).
         observed: How often each loss was measured elsewhere, (m,).
     """
-    values, spread = record.mean.cpu(), standard_error(record).cpu()
+    rows_now = rows_of(preference, record.mean.device, record.mean.dtype)
+    values, spread = (record.mean + rows_now.B @ change).cpu(), standard_error(record).cpu()
     sizes = _sizes(preference, record).cpu()
     margins = torch.cat([preference.margins, torch.zeros(preference.m_h)]).to(values) * spread
     trend = (record.mean - record.long_mean).cpu()
@@ -131,9 +134,12 @@ def make_report(
         figures = (float(lam[i]), bool(saturated[i]), float(trend[i]))
         rows.append(ConstraintReport(label, value, error, margin, *figures, status, advice))
     worst = max(rows, key=lambda row: _ORDER.index(row.status), default=None)
+    status = "met" if worst is None else worst.status
     advice = "There is no constraint: the losses are minimised." if worst is None else _of(worst)
+    if waiting and status in ("met", "met_within_noise"):
+        status, advice = "not_met", " ".join(waiting.values())
     return Report(
-        "met" if worst is None else worst.status,
+        status,
         advice,
         tuple(rows),
         dict(zip(preference.names, losses.tolist(), strict=True)),
@@ -217,12 +223,13 @@ def _of(row: ConstraintReport) -> str:
 def _table(rows: tuple[ConstraintReport, ...]) -> list[str]:
     if not rows:
         return []
-    head = ("constraint", "value", "std. error", "multiplier", "trend", "status")
+    head = ("constraint", "off by", "std. error", "margin", "multiplier", "trend", "status")
     cells = [
         (
             row.label,
             f"{row.value:.4g}",
             f"{row.standard_error:.2g}",
+            f"{row.margin:.2g}",
             f"{row.multiplier:.3g}" + (" (bound)" if row.saturated else ""),
             f"{row.trend:+.2g}",
             row.status,

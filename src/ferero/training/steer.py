@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -187,9 +188,10 @@ class Steer(nn.Module):
 
     @property
     def losses(self) -> Tensor:
-        """Today's losses (m,), denoised and corrected by what was observed."""
-        correction = buffers.load(self, "correction", Correction)
-        return correction.apply(tracked(buffers.load(self, "record", Record)))
+        """Today's losses (m,), denoised and corrected by what was observed; NaN for one that never arrived."""
+        record, correction = buffers.load(self, "record", Record), buffers.load(self, "correction", Correction)
+        today = self._corrected_by_news(correction, record).apply(tracked(record))
+        return torch.where(record.seen > 0, today, torch.nan)
 
     @property
     def violation(self) -> Tensor:
@@ -198,15 +200,18 @@ class Steer(nn.Module):
 
     def report(self) -> Report:
         """Whether every constraint is met, and what stands in the way where it is not."""
-        record = buffers.load(self, "record", Record)
+        record, correction = buffers.load(self, "record", Record), buffers.load(self, "correction", Correction)
+        news = self._corrected_by_news(correction, record)
+        change = news.apply(tracked(record)) - correction.apply(tracked(record))
         return make_report(
             self.preference,
             self.method,
             self._state(),
             record,
             losses=self.losses,
+            change=change,
             multipliers=self.multipliers,
-            observed=self.get_buffer("correction_observed"),
+            observed=news.observed,
         )
 
     def metrics(self) -> dict[str, float]:
@@ -266,14 +271,16 @@ class Steer(nn.Module):
 
     def _learn(self, correction: Correction, record: Record, accept: Tensor | None) -> Correction:
         """Correct the training values by what was measured, once."""
+        buffers.store(self, "correction", self._corrected_by_news(correction, record), accept)
+        used = torch.where(record.seen > 0, 0.0, self._news)
+        self._news.copy_(_choose(accept, used, self._news))
+        self._has_news = accept is not None or bool((self._news[1] > 0).any())
+        return buffers.load(self, "correction", Correction)
+
+    def _corrected_by_news(self, correction: Correction, record: Record) -> Correction:
         measured, counts = self._news
         arrived = (counts > 0) & (record.seen > 0)
-        buffers.store(
-            self, "correction", correct(correction, measured, arrived, tracked(record), self._is_metric), accept
-        )
-        self._news.copy_(_choose(accept, torch.where(arrived, 0.0, self._news), self._news))
-        self._has_news = accept is not None or bool((counts > 0).any())
-        return buffers.load(self, "correction", Correction)
+        return correct(correction, measured, arrived, tracked(record), self._is_metric)
 
     def _state(self) -> Any:
         return buffers.load(self, "method", self._kind)
@@ -327,13 +334,33 @@ class Steer(nn.Module):
         return self
 
     def get_extra_state(self) -> Tensor:
-        """What was observed and not taken in yet: no buffer, since DDP would overwrite it by that of the first rank."""
-        return self._news.cpu()
+        """What was observed and not taken in yet, and a mark of the losses' names.
+
+        No buffer, since DDP would overwrite it by the first rank's.
+        """
+        return torch.cat([self._news.cpu(), self._mark()], dim=-1)
 
     def set_extra_state(self, state: Tensor) -> None:
-        """After loading."""
-        self._news.copy_(state)
+        """After loading.
+
+        Raises:
+            InputError: The state was saved for other losses.
+        """
+        if state.shape != (2, self.preference.m + 1) or not torch.equal(state[:, -1:].cpu(), self._mark()):
+            raise InputError(
+                f"state_dict: it was saved by a Steer of other losses, or in another order, than "
+                f"{', '.join(self.preference.names)}; load it into the same preference, or leave it out to start anew."
+            )
+        self._news.copy_(state[:, :-1])
         self._has_news = True
+
+    def _mark(self) -> Tensor:
+        mark = zlib.crc32(" ".join(self.preference.names).encode())
+        return torch.tensor([[float(mark)], [float(self.preference.m_g + self.preference.m_h)]], dtype=torch.float64)
+
+    def extra_repr(self) -> str:
+        """The preference, as it was written."""
+        return str(self.preference)
 
 
 def _no_news(m: int) -> Tensor:
