@@ -202,8 +202,10 @@ class FereroPI:
 
         gain = self.proportional * rows.by_row(price)
         slowly = gain * rows.by_row(swings.calm) / self.integral_time
-        relief = _relief(level, noise, window, old.integral, metric, price)
-        integral = old.integral + slowly * metric.divide((values + relief) * arrived)
+        push = values
+        if rows.m_g:
+            push = values + _relief(level, noise, window, old.integral, metric, price)
+        integral = old.integral + slowly * metric.divide(push * arrived)
         integral = _spare(_clip(integral, metric, price, self.bound), objective, rows)
         pull = gain * metric.divide(level * arrived)
         lam = _clip(integral + pull, metric, price, self.bound)
@@ -284,6 +286,8 @@ def _relief(level: Tensor, noise: Tensor, window: Tensor, integral: Tensor, metr
 
 def _spare(integral: Tensor, objective: Tensor, rows: Rows) -> Tensor:
     """The integral of the equalities, shortened where it alone would make the weight of a minimised loss negative."""
+    if rows.m_g == integral.shape[-1]:
+        return integral
     part = (torch.where(rows.is_inequality, 0.0, integral)[..., None, :] @ rows.B)[..., 0, :]
     is_pushed = (objective > 0) & (part < 0)
     room = torch.where(is_pushed, objective / torch.where(is_pushed, -part, 1.0), 1.0)
@@ -293,6 +297,6 @@ def _spare(integral: Tensor, objective: Tensor, rows: Rows) -> Tensor:
 def _clip(multipliers: Tensor, metric: Metric, price: Tensor, bound: float) -> Tensor:
     """Inequalities into [0, rho], equalities into a ball of radius rho, in units of ``Omega / sqrt(D)``."""
     rows = metric.rows
-    signed = torch.where(rows.is_inequality, multipliers.clamp(min=0), multipliers)
+    signed = torch.where(rows.is_inequality, multipliers.clamp(min=0), multipliers) if rows.m_g else multipliers
     size = metric.sizes(signed) / price
     return signed * rows.by_row(bound / size.clamp(min=bound))

@@ -38,6 +38,7 @@ class Rows:
         members: 1 where a row belongs to a channel, (r, c).
         together: 1 where two rows share a channel, (r, r).
         constants: ``b b^T`` within channels, (..., r, r).
+        m_g: The number of inequalities.
     """
 
     A: Tensor
@@ -54,6 +55,7 @@ class Rows:
     members: Tensor
     together: Tensor
     constants: Tensor
+    m_g: int
 
     @property
     def count(self) -> int:
@@ -142,4 +144,5 @@ def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) ->
         members,
         together,
         b[..., :, None] * b[..., None, :] * together,
+        m_g,
     )

@@ -9,6 +9,8 @@ step to step, which is how too large a gain shows itself, a long one again, whic
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -32,7 +34,7 @@ def advance_levels(levels: Tensor, values: Tensor, seen: Tensor, arrived: Tensor
         The levels, and what each failed to predict, both (..., COUNT, r).
     """
     misses = (values[..., None, :] - levels) * arrived[..., None, :]
-    rates = torch.maximum(_rates(levels), seen.clamp(min=1).reciprocal()[..., None, :])
+    rates = torch.maximum(_rates(levels.dtype, levels.device), seen.clamp(min=1).reciprocal()[..., None, :])
     return torch.addcmul(levels, rates, misses), misses
 
 
@@ -47,6 +49,6 @@ def best_level(levels: Tensor, window: Tensor) -> Tensor:
     return levels.gather(-2, window[..., None, :].expand_as(levels[..., :1, :]))[..., 0, :]
 
 
-def _rates(like: Tensor) -> Tensor:
-    steps = torch.arange(COUNT, dtype=like.dtype, device=like.device)
-    return torch.exp2(-steps)[:, None]
+@cache
+def _rates(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.exp2(-torch.arange(COUNT, dtype=dtype, device=device))[:, None]

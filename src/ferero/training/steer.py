@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from typing import Any, Literal
@@ -157,8 +158,9 @@ class Steer(nn.Module):
         step = self._gather(reading)
         if step.means.device.type != "cpu":
             weights = self._advance_on_device(step)
-        elif bool(torch.isfinite(step.means).all()):
-            weights = self._advance(step, None)
+        elif math.isfinite(step.means.sum().item()) or bool(torch.isfinite(step.means).all()):
+            with torch.inference_mode():
+                weights = self._advance(step, None)
         else:
             return self._refuse(step, reading)
         weighted = weights.to(reading.values.dtype, copy=True) * reading.values
