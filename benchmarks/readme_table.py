@@ -47,7 +47,8 @@ def steering_table(results: list[dict[str, Any]]) -> str:
     lines = ["| steering | measured | bar | |", "|---|---|---|---|"]
     for row in (row for result in results for row in result["rows"] if row["bar"] is not None):
         mark = "" if row["passed"] else "**missed**"
-        lines.append(f"| {row['group']}: {row['measure']} | {row['value']:.3g} | {row['bar']:g} | {mark} |")
+        what = f"{row['group']}: {row['measure']}".replace("|", "\\|")
+        lines.append(f"| {what} | {row['value']:.4g} | {row['bar']:g} | {mark} |")
     return "\n".join([*lines, ""])
 
 
