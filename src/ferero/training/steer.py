@@ -46,8 +46,9 @@ class Steer(nn.Module):
             on the means.
         on_nonfinite: What to do with NaN or inf: "raise", or "skip" (a constant 0 comes back, which leaves no gradient
             behind; under `torch.distributed`, where every rank must take part, a gradient of 0). In neither case is
-            anything updated. On a GPU nothing waits for the answer: all weights are 0 for that batch, which keeps the
-            gradient 0 unless the model's own backward pass makes NaN of it, and the error comes up to 16 steps late.
+            anything updated. On a GPU nothing waits for the answer: all weights are 0 for that batch (the scalar is
+            NaN, its gradient 0, unless the model's own backward pass makes NaN of 0), and the error comes up to 16
+            steps late.
         group: The process group over which losses are averaged; None for all ranks.
 
     Example:
