@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
@@ -24,14 +23,6 @@ SLOW = {"train_lightning.py", "train_transformers.py", "train_accelerate.py"}
 
 def test_every_example_is_tested():
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(SAYS)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in SAYS])

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import pytest
-import torch
 
 from ferero_lab.bench.steering.everywhere import Plan, bench_everywhere, difference, launch, train
 
@@ -45,14 +44,6 @@ JOINT = ["inside", "outside", "two micro-batches", "fsdp", "observed by rank 0"]
 def ranks():
     first, second = launch(list(APART.values()), ranks=2)
     return {name: pair for name, *pair in zip(APART, first, second, strict=True)}
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def changed(state, other):

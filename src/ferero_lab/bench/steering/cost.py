@@ -81,7 +81,6 @@ def _problem(kind: str, m: int, device: str) -> tuple[nn.Module, Losses]:
     else:
         model = TinyTransformer(m).to(device)
         inputs = torch.randint(128, (256, 32), generator=generator).to(device)
-        labels = labels.clone()
     return model, lambda: cross_entropies(model(inputs), labels)
 
 

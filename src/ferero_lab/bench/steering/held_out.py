@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import ferero
 from ferero_lab.bench.measure import Row
@@ -17,14 +17,14 @@ from ferero_lab.bench.steering.synthetic import ProblemName
 from ferero_lab.bench.steering.tasks import (
     OptimizerName,
     Task,
+    classify,
     degrees_off,
-    indices,
     make_optimizer,
     ray_at,
     synthetic,
     train,
 )
-from ferero_lab.data import PairNet, Splits, cross_entropies, digit_pairs
+from ferero_lab.data import PairNet, Splits, digit_pairs
 
 __all__ = ["bench_held_out", "few_pairs", "observe_network", "observe_synthetic"]
 
@@ -54,15 +54,7 @@ def bench_held_out(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], li
 def few_pairs(optimizer: OptimizerName, learning_rate: float, degrees: float, steps: int = 3000) -> Task:
     """256 images and 32 hidden units: losses are those of training, what is evaluated and wanted is validation."""
     data = _few_data()
-
-    def losses(model: nn.Module, step: int, seed: int) -> Tensor:
-        chosen = indices(EXAMPLES, BATCH, steps, seed)[step]
-        return cross_entropies(model(data.train.images[chosen]), data.train.labels[chosen])
-
-    def evaluate(model: nn.Module) -> Tensor:
-        with torch.no_grad():
-            return cross_entropies(model(data.validation.images), data.validation.labels).double()
-
+    losses, evaluate = classify(data.train, data.validation, BATCH, steps)
     return Task(
         name=f"few digit pairs, {degrees:g} degrees of the validation losses, {optimizer} {learning_rate:g}",
         preference=ferero.Preference.ray(ray_at(degrees)),

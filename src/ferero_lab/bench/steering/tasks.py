@@ -15,11 +15,37 @@ from torch import Tensor, nn
 
 import ferero
 from ferero_lab.bench.steering.synthetic import Point, gradient_noise, make_problem
-from ferero_lab.data import PairNet, Splits, ThreeNet, batches, cross_entropies, digit_pairs, digits_three
+from ferero_lab.data import Labelled, PairNet, Splits, ThreeNet, batches, cross_entropies, digit_pairs, digits_three
 
-__all__ = ["Run", "Task", "degrees_off", "indices", "make_optimizer", "pairs", "ray_at", "synthetic", "three", "train"]
+__all__ = [
+    "Run",
+    "Task",
+    "classify",
+    "degrees_off",
+    "indices",
+    "make_optimizer",
+    "pairs",
+    "ray_at",
+    "synthetic",
+    "three",
+    "train",
+]
+    "Run",
+    "Task",
+    "classify",
+    "degrees_off",
+    "indices",
+    "make_optimizer",
+    "pairs",
+    "ray_at",
+    "synthetic",
+    "three",
+    "train",
+]
 
 OptimizerName: TypeAlias = Literal["sgd", "adam"]
+MinibatchLosses: TypeAlias = Callable[[nn.Module, int, int], Tensor]
+Evaluate: TypeAlias = Callable[[nn.Module], Tensor]
 
 
 @dataclass(frozen=True)
@@ -42,8 +68,8 @@ class Task:
     name: str
     preference: ferero.Preference
     model: Callable[[int], nn.Module]
-    losses: Callable[[nn.Module, int, int], Tensor]
-    evaluate: Callable[[nn.Module], Tensor]
+    losses: MinibatchLosses
+    evaluate: Evaluate
     optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer]
     steps: int
     error: Callable[[Tensor], float]
@@ -168,18 +194,25 @@ def synthetic(
     )
 
 
+def classify(train: Labelled, whole: Labelled, batch: int, steps: int) -> tuple[MinibatchLosses, Evaluate]:
+    """Cross-entropies on the minibatch of a step of one set, and on the whole of another (or the same)."""
+
+    def losses(model: nn.Module, step: int, seed: int) -> Tensor:
+        chosen = indices(len(train), batch, steps, seed)[step]
+        return cross_entropies(model(train.images[chosen]), train.labels[chosen])
+
+    def evaluate(model: nn.Module) -> Tensor:
+        with torch.no_grad():
+            return cross_entropies(model(whole.images), whole.labels).double()
+
+    return losses, evaluate
+
+
 def pairs(optimizer: OptimizerName, learning_rate: float, degrees: float, steps: int = 5000, batch: int = 128) -> Task:
     """A ray of the two training losses of ``digit_pairs`` with its ``PairNet``."""
     part = _pair_data().train
 
-    def losses(model: nn.Module, step: int, seed: int) -> Tensor:
-        chosen = indices(len(part), batch, steps, seed)[step]
-        return cross_entropies(model(part.images[chosen]), part.labels[chosen])
-
-    def evaluate(model: nn.Module) -> Tensor:
-        with torch.no_grad():
-            return cross_entropies(model(part.images), part.labels).double()
-
+    losses, evaluate = classify(part, part, batch, steps)
     return Task(
         name=f"digit pairs, {degrees:g} degrees, {optimizer} {learning_rate:g}",
         preference=ferero.Preference.ray(ray_at(degrees)),
@@ -199,14 +232,7 @@ def three(optimizer: OptimizerName, learning_rate: float, steps: int = 6000, bat
     f = ferero.objectives("digit", "parity", "magnitude")
     preference = ferero.Preference(f, [f.parity <= 0.46, f.digit - f.magnitude == 0.15])
 
-    def losses(model: nn.Module, step: int, seed: int) -> Tensor:
-        chosen = indices(len(part), batch, steps, seed)[step]
-        return cross_entropies(model(part.images[chosen]), part.labels[chosen])
-
-    def evaluate(model: nn.Module) -> Tensor:
-        with torch.no_grad():
-            return cross_entropies(model(part.images), part.labels).double()
-
+    losses, evaluate = classify(part, part, batch, steps)
     return Task(
         name=f"digits, three losses, {optimizer} {learning_rate:g}",
         preference=preference,
