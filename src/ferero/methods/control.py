@@ -83,7 +83,7 @@ class FereroPI:
         lam  = clip(I + k_P Omega e_level)     proportional, on the level over the window that predicts best
         w    = w_o + B_g^T lam_g + B_h^T lam_h, divided by max(1, |w|.r / |w_o|.r)
 
-    Omega is how far the losses of a constraint have come down, the mean of min(1, s / r): force falls with them, so
+    Omega is how far the losses of a constraint have come down, the mean of s / r: force falls with them, so
     that the loop keeps its speed relative to theirs.
     clip keeps inequalities in [0, rho] and equalities within a ball of radius rho, in units of ``Omega / sqrt(D)``.
     lam_f is fixed: with one row of A it is 1 (the expression itself is minimised), with several it is uniform after
@@ -257,8 +257,7 @@ def _objective_part(A: Tensor, largest: Tensor) -> Tensor:
 
 def _price(rows: Rows, magnitude: Tensor, largest: Tensor) -> Tensor:
     """Omega (..., c), how far the losses of each channel have come down; 1 where they have not, or stand at 0."""
-    down = (magnitude / largest).clamp(max=1)
-    price = (rows.shares @ down[..., None])[..., 0]
+    price = (rows.shares @ (magnitude / largest)[..., None])[..., 0]
     return price + (price == 0)
 
 

@@ -30,18 +30,6 @@ __all__ = [
     "three",
     "train",
 ]
-    "Run",
-    "Task",
-    "classify",
-    "degrees_off",
-    "indices",
-    "make_optimizer",
-    "pairs",
-    "ray_at",
-    "synthetic",
-    "three",
-    "train",
-]
 
 OptimizerName: TypeAlias = Literal["sgd", "adam"]
 MinibatchLosses: TypeAlias = Callable[[nn.Module, int, int], Tensor]
