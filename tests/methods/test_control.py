@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -460,6 +461,16 @@ def test_algorithm_2_with_realised_slopes_is_this_controller():
     mine = [float(decision.multipliers[2]) for decision in feed(preference, tensor(F), method=ours)[0]]
     assert np.ptp(mine) > 0.05
     assert np.allclose(mine, np.array(found) + first, rtol=0, atol=1e-9)
+
+
+def test_a_calmed_integral_is_slower_by_its_factor():
+    ray = Preference.ray([1.0, 2.0])
+    _, state = feed(ray, [tensor([1.0, 1.0])] * 5)
+    steps = []
+    for calm in (1.0, 0.2):
+        _, new = PI.update(ray, Observation([1.0, 1.0]), replace(state, calm=torch.full_like(state.calm, calm)))
+        steps.append(float(new.integral - state.integral))
+    assert steps[1] / steps[0] == pytest.approx(0.2, abs=1e-3)  # it recovers by a thousandth at every step
 
 
 # the linear loop --------------------------------------------------------------------------------------------

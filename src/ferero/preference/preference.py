@@ -24,6 +24,7 @@ from ferero.preference.objectives import Objectives, as_objectives
 from ferero.preference.parse import parse_text
 from ferero.preference.ray_attribute import constructor_and_value
 from ferero.preference.stack import measured_of, stack_fields
+from ferero.preference.text import summary, whole_text
 
 __all__ = ["Preference"]
 
@@ -468,25 +469,10 @@ class Preference:
         return iter(self.members)
 
     def __str__(self) -> str:
-        if self.members:
-            return "\n".join(f"[{i}] " + str(p).replace("\n", "\n    ") for i, p in enumerate(self.members))
-        shown = self.constraints
-        if self._ray is not None:  # the half-space of a ray goes without saying
-            shown = tuple(constraint for constraint in shown if constraint.is_equality or constraint.margin > 0)
-        labels = dict.fromkeys(str(constraint) for constraint in shown)
-        separator = "\n" + " " * len("subject to ")
-        return self._order_text() + ("\nsubject to " + separator.join(labels) if labels else "")
-
-    def _order_text(self) -> str:
-        if self.minimized:
-            return "minimize " + ", ".join(str(form) for form in self.minimized)
-        order = "" if self.cone is None else f" with respect to {self.cone}"
-        return "minimize " + ", ".join(self.names) + order
+        return whole_text(self)
 
     def __repr__(self) -> str:
-        counts = f"{_counted(self.m_g, 'inequality')}, {_counted(self.m_h, 'equality')}"
-        size = f"{len(self.members)} preferences; " if self.members else ""
-        return f"Preference({size}{', '.join(self.names)}: {counts})"
+        return summary(self)
 
     def _check_single(self, what: str) -> None:
         if self.members:
@@ -501,7 +487,3 @@ def _read_names(names: Objectives | Sequence[str]) -> Objectives:
     if isinstance(names, str) or not isinstance(names, Objectives | Sequence):
         raise InputError(f"names: expected ferero.objectives(...) or a list, found {names!r} ({type(names).__name__})")
     return as_objectives(names, len(names))
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun.removesuffix('y')}ies"

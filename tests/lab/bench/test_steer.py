@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 from rich.console import Console
 
 import ferero
+from ferero.methods import windows
 from ferero_lab.bench import steer
 from ferero_lab.bench.measure import Row, rows_to_json
 from ferero_lab.bench.steering import digit_constraints, digit_rays, fairness, fronts, held_out, oracle
 from ferero_lab.bench.steering.synthetic import make_problem, starts
 from ferero_lab.bench.steering.tasks import Task, degrees_off, pairs, ray_at, synthetic, three, train
 from ferero_lab.problems import Exponential
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """As the benchmark: matrices this small lose time to a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def weighted(*weights: float) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -152,3 +144,12 @@ def test_the_table_says_what_missed() -> None:
     assert "ferero bench steer --quick" in text
     assert "no" in text
     assert "yes" in text
+
+
+def test_on_minibatches_of_digits_a_long_window_is_chosen() -> None:
+    """As docs/steering.md says: 16 or 32 steps; with exact values it is 1."""
+    exact, noisy = synthetic("quadratic", 30.0, 0.01, 0.0, steps=300), pairs("adam", 1.5e-3, 45.0, steps=400)
+    for task, wanted in ((exact, {0}), (noisy, {windows.COUNT - 2, windows.COUNT - 1})):
+        steering = ferero.Steer(task.preference)
+        train(task, steering)
+        assert set(steering.get_buffer("method_errors").argmin(dim=-2).tolist()) <= wanted
