@@ -186,3 +186,11 @@ def test_the_merit_orders_checkpoints():
 
 def test_nothing_is_best_before_the_first_step():
     assert Steer(BELOW).metrics()["ferero/merit"] >= 1 + 0.01
+
+
+def test_the_standard_error_covers_how_far_a_drifting_model_is_ahead_of_its_mean():
+    ramp = 1 + torch.arange(2000, dtype=torch.float64) / 1000
+    (row,) = train(EQUAL, pairs(ramp)).report().constraints
+    last = float(pairs(ramp)[-1, 0] - pairs(ramp)[-1, 1])
+    assert abs(last - row.value) > 0.05  # the mean lags
+    assert abs(last - row.value) <= row.standard_error <= 1.5 * abs(last - row.value)
