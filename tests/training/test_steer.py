@@ -435,3 +435,17 @@ def test_a_minimised_loss_that_never_arrives_is_named():
     assert "b has not arrived yet" in steer.report().advice
     assert math.isnan(steer.metrics()["ferero/loss/b"])
     assert "subject to a <= 1.5" in repr(steer)
+
+
+def test_metrics_name_what_they_measure():
+    f = ferero.objectives("a", "b")
+    steer = Steer(ferero.Preference(f, [f.a <= 0.5, f.b <= 0.1]))
+    for _ in range(20):
+        steer(leaf(1.0, 3.0))
+    found = steer.metrics()
+    assert [found["ferero/loss/a"], found["ferero/loss/b"]] == pytest.approx([1.0, 3.0])
+    weights, multipliers = steer.weights.tolist(), steer.multipliers.tolist()
+    assert weights[0] != pytest.approx(weights[1])
+    assert [found["ferero/weight/a"], found["ferero/weight/b"]] == weights
+    assert [found["ferero/multiplier/a <= 0.5"], found["ferero/multiplier/b <= 0.1"]] == multipliers[2:]
+    assert found["ferero/violation/b <= 0.1"] == pytest.approx(2.9)
