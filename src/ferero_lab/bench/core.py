@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from ferero_lab.bench.measure import environment, rows_to_json
+from ferero_lab.bench.measure import result_of
 from ferero_lab.bench.rays import bench_rays
 from ferero_lab.bench.rivals import bench_rivals
 from ferero_lab.bench.subprograms import bench_subprograms
@@ -38,14 +37,7 @@ def run(quick: bool, progress: Callable[[str], Callable[[], None]]) -> dict[str,
         rivals, profile = bench_rivals(quick, progress("SciPy on the same problems"))
     finally:
         torch.set_num_threads(threads)
-    return {
-        "name": "core",
-        "quick": quick,
-        "date": datetime.now(UTC).date().isoformat(),
-        "environment": environment(),
-        "rows": rows_to_json([*rows, *rivals]),
-        "profile": profile,
-    }
+    return result_of("core", quick, [*rows, *rivals]) | {"profile": profile}
 
 
 def show(result: dict[str, Any], console: Console) -> None:

@@ -7,12 +7,13 @@ import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
 
-__all__ = ["Row", "environment", "rows_to_json", "seconds", "summary"]
+__all__ = ["Row", "environment", "result_of", "rows_to_json", "seconds", "summary"]
 
 PACKAGES = ("torch", "numpy", "scipy", "piqp", "clarabel", "moocore")
 
@@ -48,6 +49,17 @@ class Row:
 def rows_to_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
     """The rows as plain data, with their verdicts."""
     return [asdict(row) | {"passed": row.passed} for row in rows]
+
+
+def result_of(name: str, quick: bool, rows: Sequence[Row]) -> dict[str, Any]:
+    """What every benchmark keeps: its name, the date, versions and machine, and the rows."""
+    return {
+        "name": name,
+        "quick": quick,
+        "date": datetime.now(UTC).date().isoformat(),
+        "environment": environment(),
+        "rows": rows_to_json(rows),
+    }
 
 
 def environment() -> dict[str, Any]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from ferero_lab.bench.measure import Row, environment, rows_to_json
+from ferero_lab.bench.measure import Row, result_of
 from ferero_lab.bench.steering.digit_constraints import bench_digit_constraints
 from ferero_lab.bench.steering.digit_rays import bench_digit_rays
 from ferero_lab.bench.steering.everywhere import bench_everywhere
@@ -64,15 +63,7 @@ def run(quick: bool, progress: Callable[[str], Callable[[], None]]) -> dict[str,
             seconds[title] = time.perf_counter() - begin
     finally:
         torch.set_num_threads(threads)
-    return {
-        "name": "steer",
-        "quick": quick,
-        "date": datetime.now(UTC).date().isoformat(),
-        "environment": environment(),
-        "rows": rows_to_json(rows),
-        "runs": runs,
-        "seconds": seconds,
-    }
+    return result_of("steer", quick, rows) | {"runs": runs, "seconds": seconds}
 
 
 def show(result: dict[str, Any], console: Console) -> None:

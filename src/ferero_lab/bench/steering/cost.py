@@ -14,14 +14,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 import ferero
-from ferero_lab.bench.measure import Row, environment, rows_to_json
+from ferero_lab.bench.measure import Row, result_of
 from ferero_lab.data.digit_models import LeNet, cross_entropies
 
 __all__ = ["bench_cost"]
@@ -166,7 +165,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     rows = bench_cost(arguments.device, arguments.quick, lambda: None)
-    result: dict[str, Any] = {"name": "steer-cost", "environment": environment(), "rows": rows_to_json(rows)}
+    result = result_of("steer-cost", arguments.quick, rows)
     if arguments.device == "cuda":
         result["environment"]["accelerator"] = torch.cuda.get_device_name()
     for row in rows:
