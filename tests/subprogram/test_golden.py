@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from ferero_lab.bench.subprograms import golden_subprograms, solve_golden
+from ferero_lab.bench.golden import golden
+from ferero_lab.bench.subprograms import solve_golden
 
-INSTANCES = golden_subprograms()
+INSTANCES = golden("subprograms")
 
 
 def error(found, wanted):

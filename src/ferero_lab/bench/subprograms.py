@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -14,21 +11,15 @@ import torch
 
 from ferero.preference import Preference
 from ferero.subprogram import Program, Solution, simplex_of, solve_subprogram
+from ferero_lab.bench.golden import golden
 from ferero_lab.bench.measure import Row, seconds
 from ferero_lab.bench.residual import long_residual
 from ferero_lab.problems.subprograms import SubprogramInstance, random_instance
 
-__all__ = ["bench_subprograms", "golden_subprograms", "solve_golden"]
+__all__ = ["bench_subprograms", "solve_golden"]
 
 GROUP = "subprogram"
 LOSSES = (2, 3, 6, 20, 40)
-
-
-def golden_subprograms() -> list[dict[str, Any]]:
-    """Random subprograms with their unique slopes, c and psi, from a conic solver confirmed by a dual one."""
-    packed = files("ferero_lab.bench").joinpath("golden_subprograms.json.gz").read_bytes()
-    instances: list[dict[str, Any]] = json.loads(gzip.decompress(packed))
-    return instances
 
 
 def solve_golden(instance: dict[str, Any], **options: Any) -> Solution:
@@ -46,9 +37,9 @@ def bench_subprograms(quick: bool, tick: Callable[[], None]) -> list[Row]:
     rng = np.random.default_rng(2024)
     consistent, inconsistent = (300, 60) if quick else (3000, 300)
     errors = []
-    for golden in golden_subprograms():
-        slopes = np.asarray(golden["slopes"])
-        errors.append(float(np.linalg.norm(solve_golden(golden).slopes.numpy() - slopes) / np.linalg.norm(slopes)))
+    for known in golden("subprograms"):
+        slopes = np.asarray(known["slopes"])
+        errors.append(float(np.linalg.norm(solve_golden(known).slopes.numpy() - slopes) / np.linalg.norm(slopes)))
         tick()
     rows = [Row(GROUP, "golden: worst relative slope error", max(errors), 1e-7, note=f"{len(errors)} instances")]
     residuals, solvers = [], []
@@ -116,30 +107,30 @@ def _timings(rng: np.random.Generator, count: int, tick: Callable[[], None]) -> 
 def _golden_timings(tick: Callable[[], None]) -> list[Row]:
     """The same on the golden instances, which are well scaled: there piqp has an easy life."""
     ratios: dict[int, list[float]] = {}
-    for golden in golden_subprograms():
-        ours, bare, _ = _in_turn(_golden_instance(golden))
-        ratios.setdefault(len(golden["losses"]), []).append(ours / (3 * bare + 60e-6))
+    for known in golden("subprograms"):
+        ours, bare, _ = _in_turn(_golden_instance(known))
+        ratios.setdefault(len(known["losses"]), []).append(ours / (3 * bare + 60e-6))
         tick()
     name = "golden, m = {}: median of time over (3 piqp + 60 us)"
     return [Row(GROUP, name.format(m), float(np.median(found)), 1.0) for m, found in sorted(ratios.items())]
 
 
-def _golden_instance(golden: dict[str, Any]) -> SubprogramInstance:
-    m = len(golden["losses"])
-    A, B_g, B_h = (np.asarray(golden[name], dtype=np.float64).reshape(-1, m) for name in ("A", "B_g", "B_h"))
-    gramian = np.asarray(golden["gramian"], dtype=np.float64).reshape(m, m)
+def _golden_instance(known: dict[str, Any]) -> SubprogramInstance:
+    m = len(known["losses"])
+    A, B_g, B_h = (np.asarray(known[name], dtype=np.float64).reshape(-1, m) for name in ("A", "B_g", "B_h"))
+    gramian = np.asarray(known["gramian"], dtype=np.float64).reshape(m, m)
     values, vectors = np.linalg.eigh(gramian)
     return SubprogramInstance(
         A=A,
         B_g=B_g,
-        b_g=np.asarray(golden["b_g"], dtype=np.float64),
+        b_g=np.asarray(known["b_g"], dtype=np.float64),
         B_h=B_h,
-        b_h=np.asarray(golden["b_h"], dtype=np.float64),
-        losses=np.asarray(golden["losses"], dtype=np.float64),
+        b_h=np.asarray(known["b_h"], dtype=np.float64),
+        losses=np.asarray(known["losses"], dtype=np.float64),
         jacobian=vectors * np.sqrt(np.maximum(values, 0.0)),
-        c_g=golden["c_g"],
-        c_h=golden["c_h"],
-        domain=golden["domain"],
+        c_g=known["c_g"],
+        c_h=known["c_h"],
+        domain=known["domain"],
         is_consistent=True,
     )
 
