@@ -22,6 +22,7 @@ LAYERS = [
     "training",
     "fronts",
     "plot",
+    "integrations",
     "ferero_lab",
 ]
 LAZY = {("fronts", "plot"), ("__main__", "ferero_lab")}  # imported inside a function, by design
@@ -63,7 +64,7 @@ def test_imports_point_one_way(path: Path) -> None:
 def test_importing_ferero_loads_nothing_optional() -> None:
     code = (
         "import sys, ferero\n"
-        "optional = {'piqp', 'clarabel', 'moocore', 'matplotlib', 'typer', 'rich', 'ferero_lab'}\n"
+        "optional = {'piqp', 'clarabel', 'moocore', 'matplotlib', 'typer', 'rich', 'torchjd', 'ferero_lab'}\n"
         "print(sorted(optional & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ferero.methods.base import Decision, Diagnosing, Diagnosis, Method, Observation, check_observation
+from ferero.methods.base import Decision, Diagnosing, Diagnosis, Merited, Method, Observation, check_observation
 from ferero.methods.control import FereroPI, FereroPIState
 from ferero.methods.ferero import Ferero, FereroState
 from ferero.methods.single_loop import FereroSA, FereroSAState
@@ -17,6 +17,7 @@ __all__ = [
     "FereroSA",
     "FereroSAState",
     "FereroState",
+    "Merited",
     "Method",
     "Observation",
     "check_observation",

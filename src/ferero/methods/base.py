@@ -14,7 +14,7 @@ from ferero.geometry.arrays import ArrayLike, check_finite, to_float64
 from ferero.preference import Preference
 from ferero.subprogram import Solution
 
-__all__ = ["Decision", "Diagnosing", "Diagnosis", "Method", "Observation", "check_observation", "in_dtype_of"]
+__all__ = ["Decision", "Diagnosing", "Diagnosis", "Merited", "Method", "Observation", "check_observation", "in_dtype_of"]
 
 _COSTS = {
     "losses": "one forward pass",
@@ -127,6 +127,14 @@ class Diagnosing(Protocol):
 
     def diagnose(self, preference: Preference, state: Any) -> Diagnosis:
         """What the state tells."""
+
+
+@runtime_checkable
+class Merited(Protocol):
+    """A method whose direction makes a merit fall, so that a line search can choose its step."""
+
+    def change(self, preference: Preference, before: Tensor, after: Tensor) -> Tensor:
+        """By how much the merit rises from losses ``before`` to ``after``, both (..., m)."""
 
 
 def check_observation(

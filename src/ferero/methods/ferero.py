@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
+from torch import Tensor
+
 from ferero.errors import InputError
 from ferero.methods.base import Decision, Observation, check_observation, in_dtype_of
 from ferero.preference import Preference
@@ -14,11 +17,11 @@ from ferero.subprogram.solve import check_options
 __all__ = ["Ferero", "FereroState"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FereroState:
-    """Algorithm 1 remembers nothing but how often it was asked."""
+    """Algorithm 1 remembers nothing but how often it was asked, ()."""
 
-    steps: int = 0
+    steps: Tensor
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ class Ferero:
 
     def init(self, preference: Preference) -> FereroState:  # noqa: ARG002  # part of the protocol
         """The state before the first step."""
-        return FereroState()
+        return FereroState(torch.zeros((), dtype=torch.int64))
 
     def update(
         self, preference: Preference, observation: Observation, state: FereroState

@@ -13,20 +13,22 @@ from torch import Tensor
 from ferero.errors import InputError, UnsupportedError
 from ferero.geometry import Cone
 from ferero.geometry.arrays import ArrayLike, to_float64
-from ferero.methods import Ferero, Method
+from ferero.methods import Ferero, Merited, Method
 from ferero.optimize.certificate import KKT, check_count, check_single, kkt_of, no_certificate
 from ferero.optimize.evaluator import Evaluator, Function, Point, make_evaluator
-from ferero.optimize.fixed_step import iterate
 from ferero.optimize.globalization import descend
+from ferero.optimize.iteration import iterate
 from ferero.optimize.result import History, Progress, Result, Status, message_for
 from ferero.optimize.runs import Outcome, Round
 from ferero.optimize.setup import build_merit
+from ferero.optimize.step_rule import Backtracking, FixedStep, StepRule
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
 
 __all__ = ["minimize", "minimize_many"]
 
 Callback = Callable[[Progress], object]
+_PUBLIC = {"stopped": "max_iter", "settled": "stalled"}  # how a run ended, in the words of `Status`
 
 
 def minimize(
@@ -52,7 +54,8 @@ def minimize(
         fun: ``fun(theta) -> (m,)`` losses. It gets what ``x0`` is: a tensor (gradients by autograd) or a numpy array.
         x0: the start, of any shape.
         preference: what is wanted of the losses.
-        method: `Ferero()` by default. Others need a fixed step.
+        method: `Ferero()` by default. Others that have a merit of their own (`LinearScalarization`, `SmoothTchebycheff`,
+            `MGDA`) make it fall by backtracking; the rest need a fixed step.
         step: "auto" or a positive number.
         max_iter: the most steps taken.
         tol: on each part of the KKT certificate, all relative.
@@ -126,20 +129,20 @@ def _run(
         certificates[run] = kkt_of(preferences[run], values, jacobian, sizes)
         return certificates[run].worst <= tol
 
-    if step == "auto":
+    if step == "auto" and isinstance(method, Ferero):
         merit, cones = build_merit(preferences, readable, bounds, getattr(method, "domain", "adaptive"))
         outcomes = descend(evaluator, starts, losses, merit, is_optimal, max_iter=max_iter, tol=tol, on_round=recorder)
     else:
         cones, outcomes = [Cone(p.A) for p in preferences], []
         for run, preference in enumerate(preferences):
-            recorder.run = run
+            recorder.run, seen = run, _seen_by(method, preference, bounds)
             outcome = iterate(
                 evaluator,
                 starts[run],
-                _shifted(preference, bounds),
+                seen,
                 method,
                 partial(is_optimal, run),
-                step=float(step),
+                rule=_step_rule(step, method, seen, bounds),
                 max_iter=max_iter,
                 lower=bounds,
                 on_round=recorder,
@@ -204,9 +207,12 @@ def _result(
     history: History,
     tol: float,
 ) -> Result:
-    stopped = outcome.status == "stopped"
-    status: Status = "max_iter" if stopped else outcome.status  # type: ignore[assignment]
+    status: Status = _PUBLIC.get(outcome.status, outcome.status)  # type: ignore[assignment]
     message = message_for(status, preference, outcome.losses, kkt, tol)
+    if outcome.status == "stopped":
+        message = f"stopped by the callback at {kkt}."
+    if outcome.status == "settled":
+        message = f"no step makes the method's own merit fall: it has arrived where it leads to. {message}"
     x = evaluator.restore(outcome.point)
     return Result(
         x=x,
@@ -215,7 +221,7 @@ def _result(
         multipliers=_like(x, kkt.multipliers),
         kkt=kkt,
         status=status,
-        message=f"stopped by the callback at {kkt}." if stopped else message,
+        message=message,
         iterations=outcome.iterations,
         evaluations=outcome.evaluations,
         gradient_evaluations=outcome.gradient_evaluations,
@@ -235,12 +241,19 @@ def _like(x: Point, values: Array) -> Point:
     return torch.from_numpy(values.copy()) if isinstance(x, Tensor) else values.copy()
 
 
-def _shifted(preference: Preference, lower: Array) -> Preference:
+def _step_rule(step: float | Literal["auto"], method: Method[Any], preference: Preference, lower: Array) -> StepRule:
+    if step != "auto":
+        return FixedStep(float(step))
+    assert isinstance(method, Merited)  # _check_options
+    return Backtracking(method, preference, lower)
+
+
+def _seen_by(method: Method[Any], preference: Preference, lower: Array) -> Preference:
     """The same preference about ``F - lower``."""
     if not lower.any():
         return preference
     shift = torch.from_numpy(lower)
-    return Preference.from_matrices(
+    shifted = Preference.from_matrices(
         A=preference.A,
         B_g=preference.B_g,
         b_g=preference.b_g + preference.B_g @ shift,
@@ -248,6 +261,10 @@ def _shifted(preference: Preference, lower: Array) -> Preference:
         b_h=preference.b_h + preference.B_h @ shift,
         names=preference.names,
     )
+    refusal = method.understands(shifted)
+    if refusal is not None:
+        raise UnsupportedError(f"lower: it moves the preference to where this method cannot follow. {refusal}")
+    return shifted
 
 
 def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float) -> None:
@@ -255,7 +272,7 @@ def _check_options(method: Method[Any], preference: Preference, step: object, ma
         raise InputError(f"method: expected a method such as ferero.Ferero(), found {method!r}.")
     refusal = method.understands(preference)
     if refusal is not None:
-        raise UnsupportedError(f"{type(method).__name__}: {refusal}")
+        raise UnsupportedError(f"method: {refusal}")
     if isinstance(step, str):
         if step != "auto":
             raise InputError(f'step: expected "auto" or a positive number, found {step!r}.')

@@ -1,4 +1,4 @@
-"""A method's own iteration with a fixed step, as the paper prints it: ``x <- x - step gradF w``."""
+"""A method's own iteration: ``x <- x - t gradF w``, the weights asked for at every step, t by a rule."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ferero.methods import Method, Observation
 from ferero.optimize.evaluator import Evaluator
 from ferero.optimize.runs import Outcome, Round
 from ferero.optimize.scale import gradient_scale, row_scale
+from ferero.optimize.step_rule import DIVERGED, StepRule
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
 
 __all__ = ["iterate"]
 
-DIVERGED = 1e100  # losses and gradients beyond this are as good as infinite
 ONE = np.zeros(1, dtype=np.int64)
 
 
@@ -28,12 +28,12 @@ def iterate(
     method: Method[Any],
     is_optimal: Callable[[Array, Array, Array], bool],
     *,
-    step: float,
+    rule: StepRule,
     max_iter: int,
     lower: Array,
     on_round: Callable[[Round], bool],
 ) -> Outcome:
-    """Runs ``max_iter`` steps, or until the certificate holds.
+    """Runs ``max_iter`` steps, or until the certificate holds or the rule finds no step.
 
     Args:
         evaluator: the losses.
@@ -41,27 +41,27 @@ def iterate(
         preference: already in terms of ``F - lower``.
         method: asked once a step, before it is taken.
         is_optimal: ``(losses, jacobian, gradient sizes) -> bool``.
-        step: alpha.
+        rule: how far to go.
         max_iter: steps.
         lower: what the method does not see of the losses, (m,).
         on_round: called after every step; True ends the run.
     """
     x, state = start.copy(), method.init(preference)
+    losses = evaluator.losses(x[None])[0]
     sizes = largest = np.zeros(evaluator.m)
-    taken: _Step | None = None
-    status, iteration = "max_iter", 0
+    last: _Step | None = None
+    status, iteration, calls = "max_iter", 0, 1
     while True:
-        losses = evaluator.losses(x[None])[0]
         jacobian = evaluator.jacobians(ONE)[0]
         if not (np.abs(losses) < DIVERGED).all() or not (np.abs(jacobian) < DIVERGED).all():
             status = "non_finite"
-            if taken is not None:
-                x, losses, jacobian = taken.origin
+            if last is not None:
+                x, losses, jacobian = last.origin
             break
         norms = np.linalg.norm(jacobian, axis=1)
         largest = np.maximum(largest, norms)
         sizes = gradient_scale(norms, largest)
-        if taken is not None and on_round(_round(x, losses, taken)):
+        if last is not None and on_round(_round(x, losses, last)):
             status = "stopped"
             break
         if is_optimal(losses, jacobian, sizes):
@@ -73,18 +73,23 @@ def iterate(
         observation = Observation(
             losses=torch.from_numpy(losses - lower),
             gramian=torch.from_numpy(gramian),
-            slopes=None if taken is None else torch.from_numpy(taken.slopes),
+            slopes=None if last is None else torch.from_numpy(last.slopes),
         )
         decision, state = method.update(preference, observation, state)
         weights = decision.weights.double().numpy()
-        direction = -weights @ jacobian
+        taken = rule(evaluator, x, losses, jacobian, weights)
+        if taken is None:
+            status = "settled"
+            break
         violation = _relative_violation(preference, losses - lower)
-        length = step * float(np.linalg.norm(direction))
-        taken = _Step((x, losses, jacobian), weights, -gramian @ weights, violation, length)
-        x = x + step * direction
+        length = taken.step * float(np.linalg.norm(weights @ jacobian))
+        last = _Step((x, losses, jacobian), weights, -gramian @ weights, violation, length)
+        x, losses = taken.point, taken.losses
+        calls += taken.trials
         iteration += 1
-    calls = iteration + 1
-    return Outcome(status, x, losses, jacobian, sizes, iteration, calls * (1 + evaluator.gradient_cost), calls)
+    gradients = iteration + 1
+    calls += gradients * evaluator.gradient_cost
+    return Outcome(status, x, losses, jacobian, sizes, iteration, calls, gradients)
 
 
 def _relative_violation(preference: Preference, losses: Array) -> float:
@@ -105,14 +110,14 @@ class _Step(NamedTuple):
     length: float
 
 
-def _round(x: Array, losses: Array, taken: _Step) -> Round:
+def _round(x: Array, losses: Array, last: _Step) -> Round:
     return Round(
         runs=ONE,
         accepted=np.ones(1, dtype=bool),
         losses=losses[None],
-        weights=taken.weights[None],
-        violation=np.array([taken.violation]),
+        weights=last.weights[None],
+        violation=np.array([last.violation]),
         stationarity=np.array([np.nan]),
-        length=np.array([taken.length]),
+        length=np.array([last.length]),
         points=x[None],
     )

@@ -1,0 +1,1 @@
+"""Bridges to other libraries; each module imports the library it bridges to, and none is imported by ferero itself."""

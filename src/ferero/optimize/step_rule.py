@@ -1,0 +1,96 @@
+"""How far a method's own iteration goes along its direction: a fixed step, or one that makes its merit fall."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+
+from ferero.methods import Merited
+from ferero.optimize.evaluator import Evaluator
+from ferero.preference import Preference
+from ferero.subprogram.program import EPSILON, Array
+
+__all__ = ["DIVERGED", "Backtracking", "FixedStep", "StepRule", "Taken"]
+
+DIVERGED = 1e100  # losses and gradients beyond this are as good as infinite
+FIRST_LENGTH = 0.5  # of the first step tried, as a distance
+SUFFICIENT = 0.1  # share of the predicted fall that must come true
+SHORTER, LONGER = 0.3, 2.5
+NEARBY = 1e-7  # of the losses' size: how far the rate of the merit looks ahead
+TRIALS = 60
+
+
+class Taken(NamedTuple):
+    """A step: where it leads, the losses there, its length as a multiple of the direction, and its evaluations."""
+
+    point: Array
+    losses: Array
+    step: float
+    trials: int
+
+
+class StepRule(Protocol):
+    """Chooses the step; keeps what it learns of its length."""
+
+    def __call__(self, evaluator: Evaluator, x: Array, losses: Array, jacobian: Array, weights: Array) -> Taken | None:
+        """The step along ``-weights @ jacobian``, or None where none is worth taking."""
+
+
+@dataclass(frozen=True)
+class FixedStep:
+    """``x <- x + step d``, as the paper prints it."""
+
+    step: float
+
+    def __call__(self, evaluator: Evaluator, x: Array, losses: Array, jacobian: Array, weights: Array) -> Taken:  # noqa: ARG002
+        """The step, whatever comes of it."""
+        point = x - self.step * (weights @ jacobian)
+        return Taken(point, evaluator.losses(point[None])[0], self.step, 1)
+
+
+class Backtracking:
+    """``x <- x + t d`` with the first t of a falling sequence for which the method's merit falls enough (Armijo).
+
+    The first length tried is a distance, whatever the gradients' size; it grows after a step that fits at once.
+
+    Args:
+        method: says by how much its merit changes.
+        preference: in terms of ``F - lower``.
+        lower: what the method does not see of the losses, (m,).
+    """
+
+    def __init__(self, method: Merited, preference: Preference, lower: Array) -> None:
+        self._method, self._preference, self._lower = method, preference, lower
+        self._length = FIRST_LENGTH
+
+    def __call__(self, evaluator: Evaluator, x: Array, losses: Array, jacobian: Array, weights: Array) -> Taken | None:
+        """The step, or None where no t makes the merit fall: the method has arrived where it wants to be."""
+        direction = -weights @ jacobian
+        size = float(np.linalg.norm(direction))
+        rate = self._rate(losses, jacobian @ direction)
+        if size <= EPSILON * float(np.abs(weights) @ np.linalg.norm(jacobian, axis=1)) or rate >= 0:
+            return None
+        t = self._length / size
+        for trial in range(1, TRIALS + 1):
+            point = x + t * direction
+            ahead = evaluator.losses(point[None])[0]
+            if (np.abs(ahead) < DIVERGED).all() and self._change(losses, ahead) <= SUFFICIENT * t * rate:
+                self._length = t * size * (LONGER if trial == 1 else 1.0)
+                return Taken(point, ahead, t, trial)
+            t *= SHORTER
+        return None
+
+    def _change(self, before: Array, after: Array) -> float:
+        seen = (torch.from_numpy(losses - self._lower) for losses in (before, after))
+        return float(self._method.change(self._preference, *seen))
+
+    def _rate(self, losses: Array, slopes: Array) -> float:
+        """The merit's slope, by a difference within the first digits of the losses, where a maximum is linear."""
+        size, pace = float(np.abs(losses - self._lower).max()), float(np.abs(slopes).max())
+        if pace == 0 or size == 0:
+            return 0.0
+        h = NEARBY * size / pace
+        return self._change(losses, losses + h * slopes) / h
