@@ -14,7 +14,16 @@ from ferero.geometry.arrays import ArrayLike, check_finite, to_float64
 from ferero.preference import Preference
 from ferero.subprogram import Solution
 
-__all__ = ["Decision", "Diagnosing", "Diagnosis", "Merited", "Method", "Observation", "check_observation", "in_dtype_of"]
+__all__ = [
+    "Decision",
+    "Diagnosing",
+    "Diagnosis",
+    "Merited",
+    "Method",
+    "Observation",
+    "check_observation",
+    "in_dtype_of",
+]
 
 _COSTS = {
     "losses": "one forward pass",

@@ -90,4 +90,4 @@ def through_of(preference: Preference, device: torch.device) -> Tensor:
 
 def _is_orthant(preference: Preference) -> bool:
     A = preference.A
-    return A.shape == (preference.m, preference.m) and bool((A == torch.eye(preference.m, dtype=A.dtype)).all())
+    return A.shape == (preference.m, preference.m) and bool((torch.eye(preference.m, dtype=A.dtype) == A).all())

@@ -54,8 +54,8 @@ def minimize(
         fun: ``fun(theta) -> (m,)`` losses. It gets what ``x0`` is: a tensor (gradients by autograd) or a numpy array.
         x0: the start, of any shape.
         preference: what is wanted of the losses.
-        method: `Ferero()` by default. Others that have a merit of their own (`LinearScalarization`, `SmoothTchebycheff`,
-            `MGDA`) make it fall by backtracking; the rest need a fixed step.
+        method: `Ferero()` by default. Others with a merit of their own (`LinearScalarization`,
+            `SmoothTchebycheff`, `MGDA`) make it fall by backtracking; the rest need a fixed step.
         step: "auto" or a positive number.
         max_iter: the most steps taken.
         tol: on each part of the KKT certificate, all relative.
