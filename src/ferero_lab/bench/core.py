@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ferero_lab.bench.measure import result_of
+from ferero_lab.bench.parts import show_rows
 from ferero_lab.bench.rays import bench_rays
 from ferero_lab.bench.rivals import bench_rivals
 from ferero_lab.bench.subprograms import bench_subprograms
@@ -42,27 +43,7 @@ def run(quick: bool, progress: Callable[[str], Callable[[], None]]) -> dict[str,
 
 def show(result: dict[str, Any], console: Console) -> None:
     """Print the rows, then the performance profile."""
-    table = Table(title="ferero bench core" + (" --quick" if result["quick"] else ""), title_justify="left")
-    for name, justify in (
-        ("", "left"),
-        ("measure", "left"),
-        ("value", "right"),
-        ("bar", "right"),
-        ("", "left"),
-        ("note", "left"),
-    ):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    last = None
-    for row in result["rows"]:
-        mark = {True: "[green]yes[/]", False: "[red]no[/]", None: ""}[row["passed"]]
-        sign = ">=" if row["higher_is_better"] else "<="
-        bar = "" if row["bar"] is None else f"{sign} {row['bar']:.4g}"
-        group = row["group"] if row["group"] != last else ""
-        if group and last is not None:
-            table.add_section()
-        table.add_row(group, row["measure"], f"{row['value']:.4g}", bar, mark, row["note"])
-        last = row["group"]
-    console.print(table)
+    show_rows(result, console)
     profile = result["profile"]
     shares = Table(
         title="share of all runs solved within a multiple of the best solver's evaluations",
