@@ -11,7 +11,20 @@ loss = ferero.Steer(p)(losses)            # or a line in a training loop
 from ferero.errors import FereroError
 from ferero.fronts import Front, hypervolume, ray_error, relative_loss_profile, trace
 from ferero.geometry import Cone, nondominated
-from ferero.methods import Ferero, FereroPI, FereroSA, Observation
+from ferero.methods import (
+    EPO,
+    MGDA,
+    PMTL,
+    WCMGDA,
+    XWCMGDA,
+    Ferero,
+    FereroPI,
+    FereroSA,
+    LinearScalarization,
+    Observation,
+    SmoothTchebycheff,
+    Tchebycheff,
+)
 from ferero.optimize import KKT, Progress, Result, certify, minimize
 from ferero.preference import Preference, objectives, spread
 from ferero.subprogram import Solution, solve_subprogram
@@ -20,20 +33,28 @@ from ferero.training import Report, Steer, evaluate
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "EPO",
     "KKT",
+    "MGDA",
+    "PMTL",
+    "WCMGDA",
+    "XWCMGDA",
     "Cone",
     "Ferero",
     "FereroError",
     "FereroPI",
     "FereroSA",
     "Front",
+    "LinearScalarization",
     "Observation",
     "Preference",
     "Progress",
     "Report",
     "Result",
+    "SmoothTchebycheff",
     "Solution",
     "Steer",
+    "Tchebycheff",
     "certify",
     "evaluate",
     "hypervolume",

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ferero.errors import InputError, UnsupportedError
-from ferero.methods.base import Decision, Method, Observation, check_observation, in_dtype_of
-from ferero.methods.ray import knows_the_order_only
+from ferero.methods.base import Decision, Method, Observation, Steps, check_observation, in_dtype_of
+from ferero.methods.ray import check_understood, knows_the_order_only
 from ferero.preference import Preference
 from ferero.training import buffers
 
@@ -32,16 +32,9 @@ try:
 except ImportError as error:
     raise ImportError("ferero.integrations.torchjd needs torchjd; pip install 'ferero[torchjd]'.") from error
 
-__all__ = ["FromTorchJD", "FromTorchJDState", "MethodWeighting"]
+__all__ = ["FromTorchJD", "MethodWeighting"]
 
 _OF_NO_MATRIX = (ConstantWeighting, MeanWeighting, RandomWeighting, SumWeighting)  # they look at its shape only
-
-
-@dataclass(frozen=True, eq=False)
-class FromTorchJDState:
-    """How often the aggregator was asked, ()."""
-
-    steps: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,13 +79,13 @@ class FromTorchJD:
         """None where nothing but the order of the losses is wanted."""
         return knows_the_order_only(self.aggregator, preference)
 
-    def init(self, preference: Preference) -> FromTorchJDState:  # noqa: ARG002  # part of the protocol
+    def init(self, preference: Preference) -> Steps:  # noqa: ARG002  # part of the protocol
         """Nothing but a count."""
-        return FromTorchJDState(torch.zeros((), dtype=torch.int64))
+        return Steps.none()
 
     def update(
-        self, preference: Preference, observation: Observation, state: FromTorchJDState
-    ) -> tuple[Decision, FromTorchJDState]:
+        self, preference: Preference, observation: Observation, state: Steps
+    ) -> tuple[Decision, Steps]:
         """Asks the aggregator, one gramian at a time.
 
         Args:
@@ -112,7 +105,7 @@ class FromTorchJD:
         with torch.no_grad():
             found = [weighting(one) for one in gramian.reshape(-1, m, m)]
         weights = torch.stack(found).reshape(observation.losses.shape)
-        return Decision(in_dtype_of(weights, observation.losses)), FromTorchJDState(state.steps + 1)
+        return Decision(in_dtype_of(weights, observation.losses)), state.next()
 
 
 class MethodWeighting(Weighting[Any]):
@@ -141,9 +134,7 @@ class MethodWeighting(Weighting[Any]):
             raise UnsupportedError(
                 f"method: {type(method).__name__} reads slopes, which TorchJD does not compute; use ferero.Stepper."
             )
-        refusal = method.understands(preference)
-        if refusal is not None:
-            raise UnsupportedError(f"method: {refusal}")
+        check_understood(method, preference)
         if preference.members:
             raise InputError("preference: expected a single one, found a stack.")
         self.method, self.preference = method, preference

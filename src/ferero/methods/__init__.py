@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from ferero.methods.base import Decision, Diagnosing, Diagnosis, Merited, Method, Observation, check_observation
+from ferero.methods.base import Decision, Diagnosing, Diagnosis, Merited, Method, Observation, Steps, check_observation
 from ferero.methods.control import FereroPI, FereroPIState
-from ferero.methods.ferero import Ferero, FereroState
+from ferero.methods.epo import EPO, EPOState
+from ferero.methods.ferero import Ferero
+from ferero.methods.mgda import MGDA
+from ferero.methods.pmtl import PMTL, PMTLState
+from ferero.methods.ray import check_understood
+from ferero.methods.scalarization import LinearScalarization, ScalarizationState, SmoothTchebycheff, Tchebycheff
 from ferero.methods.single_loop import FereroSA, FereroSAState
+from ferero.methods.wc_mgda import WCMGDA, XWCMGDA
 
 __all__ = [
+    "EPO",
+    "MGDA",
+    "PMTL",
+    "WCMGDA",
+    "XWCMGDA",
     "Decision",
     "Diagnosing",
     "Diagnosis",
+    "EPOState",
     "Ferero",
     "FereroPI",
     "FereroPIState",
     "FereroSA",
     "FereroSAState",
-    "FereroState",
+    "LinearScalarization",
     "Merited",
     "Method",
     "Observation",
+    "PMTLState",
+    "ScalarizationState",
+    "SmoothTchebycheff",
+    "Steps",
+    "Tchebycheff",
     "check_observation",
+    "check_understood",
 ]

@@ -82,6 +82,22 @@ class Observation:
 
 
 @dataclass(frozen=True, eq=False)
+class Steps:
+    """The state of a method that remembers nothing but how often it was asked, ()."""
+
+    steps: Tensor
+
+    @classmethod
+    def none(cls) -> Steps:
+        """Before the first."""
+        return cls(torch.zeros((), dtype=torch.int64))
+
+    def next(self) -> Steps:
+        """One more."""
+        return Steps(self.steps + 1)
+
+
+@dataclass(frozen=True, eq=False)
 class Decision:
     """What a method answers.
 
@@ -186,6 +202,19 @@ def check_observation(
             f"losses: expected shape (..., {stacked[0]}, {preference.m}) for a stack of {stacked[0]} "
             f"preferences, found {tuple(F.shape)}."
         )
+    for part, kept in (("gramian", 2), ("slopes", 1)):
+        value = getattr(observation, part)
+        if value is not None and part in required and not _spreads_to(value.shape[:-kept], F.shape[:-1]):
+            raise InputError(
+                f"{part}: expected the batch dimensions of the losses, {tuple(F.shape[:-1])}, or ones that broadcast "
+                f"to them, found {tuple(value.shape[:-kept])}."
+            )
+
+
+def _spreads_to(shape: torch.Size, batch: torch.Size) -> bool:
+    """Whether a tensor with these batch dimensions can be expanded to those."""
+    pairs = zip(reversed(shape), reversed(batch), strict=False)
+    return len(shape) <= len(batch) and all(size in (1, wanted) for size, wanted in pairs)
 
 
 def in_dtype_of(weights: Tensor, losses: Tensor) -> Tensor:

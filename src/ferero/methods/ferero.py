@@ -5,23 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from torch import Tensor
-
 from ferero.errors import InputError
-from ferero.methods.base import Decision, Observation, check_observation, in_dtype_of
+from ferero.methods.base import Decision, Observation, Steps, check_observation, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import Domain, Solver, solve_subprogram
 from ferero.subprogram.solve import check_options
 
-__all__ = ["Ferero", "FereroState"]
-
-
-@dataclass(frozen=True, eq=False)
-class FereroState:
-    """Algorithm 1 remembers nothing but how often it was asked, ()."""
-
-    steps: Tensor
+__all__ = ["Ferero"]
 
 
 @dataclass(frozen=True)
@@ -70,13 +60,11 @@ class Ferero:
         """None: it takes every preference."""
         return None
 
-    def init(self, preference: Preference) -> FereroState:  # noqa: ARG002  # part of the protocol
+    def init(self, preference: Preference) -> Steps:  # noqa: ARG002  # part of the protocol
         """The state before the first step."""
-        return FereroState(torch.zeros((), dtype=torch.int64))
+        return Steps.none()
 
-    def update(
-        self, preference: Preference, observation: Observation, state: FereroState
-    ) -> tuple[Decision, FereroState]:
+    def update(self, preference: Preference, observation: Observation, state: Steps) -> tuple[Decision, Steps]:
         """Solves the subprogram.
 
         Args:
@@ -104,4 +92,4 @@ class Ferero:
             bound=self.bound,
         )
         weights = in_dtype_of(solution.weights, observation.losses)
-        return Decision(weights, solution.multipliers, solution), FereroState(state.steps + 1)
+        return Decision(weights, solution.multipliers, solution), state.next()

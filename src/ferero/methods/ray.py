@@ -3,13 +3,42 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ferero.errors import UnsupportedError
 from ferero.preference import Preference
 
-__all__ = ["knows_rays_only", "knows_the_order_only", "ray_of", "through_of", "weights_of"]
+__all__ = [
+    "check_understood",
+    "has_plain_order",
+    "knows_rays_only",
+    "knows_the_order_only",
+    "ray_of",
+    "through_of",
+    "weights_of",
+]
+
+
+def check_understood(method: Any, preference: Preference) -> None:
+    """Refuses a preference that a method does not understand, in the method's own words.
+
+    Raises:
+        UnsupportedError: It does not.
+    """
+    refusal = method.understands(preference)
+    if refusal is not None:
+        raise UnsupportedError(f"method: {refusal}")
+
+
+def has_plain_order(preference: Preference) -> bool:
+    """Whether the order is that of the losses themselves, in every member of a stack."""
+    if preference.members:
+        return all(map(has_plain_order, preference.members))
+    A, m = preference.A, preference.m
+    return A.shape == (m, m) and torch.equal(A, torch.eye(m).to(A))
 
 
 def knows_rays_only(method: object, preference: Preference, *, shifted: bool = False) -> str | None:
@@ -22,7 +51,7 @@ def knows_rays_only(method: object, preference: Preference, *, shifted: bool = F
     """
     name = type(method).__name__
     for member in preference.members or (preference,):
-        if not _is_orthant(member):
+        if not has_plain_order(member):
             return (
                 f"{name} knows no order but that of the losses themselves; leave out cone= and minimize=, or use "
                 "ferero.Ferero() or ferero.FereroPI()."
@@ -61,33 +90,28 @@ def weights_of(preference: Preference, device: torch.device) -> Tensor:
 
     Where the ray has zeros, the limit: they share all the weight. Uniform without a ray.
     """
-    ray = preference.ray
-    if ray is None:
-        shape = (*preference.batch_shape, preference.m)
-        return torch.full(shape, 1.0 / preference.m, dtype=torch.float64, device=device)
+    ray = ray_of(preference, device)
     is_zero = ray == 0
     inverse = torch.where(is_zero, 0.0, 1.0 / torch.where(is_zero, 1.0, ray))
     inverse = torch.where(is_zero.any(dim=-1, keepdim=True), is_zero.to(ray), inverse)
-    return (inverse / inverse.sum(dim=-1, keepdim=True)).to(device)
+    return inverse / inverse.sum(dim=-1, keepdim=True)
 
 
 @lru_cache(maxsize=256)
 def ray_of(preference: Preference, device: torch.device) -> Tensor:
     """The unit ray, (..., m), float64; the diagonal where there is none."""
+    if preference.members:
+        return torch.stack([ray_of(member, device) for member in preference.members])
     if preference.ray is None:
-        shape = (*preference.batch_shape, preference.m)
-        return torch.full(shape, preference.m**-0.5, dtype=torch.float64, device=device)
+        return torch.full((preference.m,), preference.m**-0.5, dtype=torch.float64, device=device)
     return preference.ray.to(device)
 
 
 @lru_cache(maxsize=256)
 def through_of(preference: Preference, device: torch.device) -> Tensor:
     """Where the ray starts, (..., m), float64; the origin where it is not said."""
+    if preference.members:
+        return torch.stack([through_of(member, device) for member in preference.members])
     if preference.through is None:
-        return torch.zeros(*preference.batch_shape, preference.m, dtype=torch.float64, device=device)
+        return torch.zeros(preference.m, dtype=torch.float64, device=device)
     return preference.through.to(device)
-
-
-def _is_orthant(preference: Preference) -> bool:
-    A = preference.A
-    return A.shape == (preference.m, preference.m) and bool((torch.eye(preference.m, dtype=A.dtype) == A).all())

@@ -13,7 +13,7 @@ from torch import Tensor
 from ferero.errors import InputError, UnsupportedError
 from ferero.geometry import Cone
 from ferero.geometry.arrays import ArrayLike, to_float64
-from ferero.methods import Ferero, Merited, Method
+from ferero.methods import Ferero, Merited, Method, check_understood
 from ferero.optimize.certificate import KKT, check_count, check_single, kkt_of, no_certificate
 from ferero.optimize.evaluator import Evaluator, Function, Point, make_evaluator
 from ferero.optimize.globalization import descend
@@ -270,9 +270,7 @@ def _seen_by(method: Method[Any], preference: Preference, lower: Array) -> Prefe
 def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float) -> None:
     if isinstance(method, type) or not hasattr(method, "update"):
         raise InputError(f"method: expected a method such as ferero.Ferero(), found {method!r}.")
-    refusal = method.understands(preference)
-    if refusal is not None:
-        raise UnsupportedError(f"method: {refusal}")
+    check_understood(method, preference)
     if isinstance(step, str):
         if step != "auto":
             raise InputError(f'step: expected "auto" or a positive number, found {step!r}.')

@@ -14,6 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods.base import Method, Observation
 from ferero.methods.control import FereroPI
+from ferero.methods.ray import check_understood
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
 from ferero.training import buffers
@@ -123,11 +124,9 @@ class Steer(nn.Module):
         if more:
             raise UnsupportedError(
                 f"method: {type(self.method).__name__} also reads {' and '.join(more)}, which a loss function cannot "
-                "see; use ferero.FereroPI(), or a loop that computes them."
+                "see; use ferero.Stepper, which computes them, or ferero.FereroPI()."
             )
-        refusal = self.method.understands(self.preference)
-        if refusal is not None:
-            raise UnsupportedError(f"method: {refusal}")
+        check_understood(self.method, self.preference)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]  # tiny operations: nothing to gain, much to trace
     def forward(self, losses: Losses, counts: Counts = None) -> Tensor:

@@ -1,0 +1,93 @@
+"""Single decisions of the neighbours against what their authors' code or an independent solver decided."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+
+import ferero
+from ferero.methods import Method, Observation
+from ferero.preference import Preference
+from ferero_lab.bench.golden import golden
+from ferero_lab.bench.measure import Row, seconds, summary
+
+__all__ = ["bench_decisions", "epo_deviations", "mgda_deviations", "pmtl_deviations"]
+
+GROUP = "decisions"
+REPEATS = 200
+
+
+def bench_decisions(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list[dict[str, Any]]]:
+    """All rows about single decisions."""
+    moves, weights = epo_deviations()
+    directions = pmtl_deviations()
+    slopes = mgda_deviations()
+    times = epo_milliseconds(REPEATS // 10 if quick else REPEATS)
+    tick()
+    rows = [
+        Row(GROUP, "EPO: other moves than the released code", sum(moves), 0, note=f"{len(moves)} instances"),
+        Row(GROUP, "EPO: worst weight", max(weights), 1e-5, note=f"{len(weights)} instances"),
+        Row(GROUP, "PMTL: worst direction, phase 1", max(directions), 1e-6, note=f"{len(directions)} instances"),
+        Row(GROUP, "MGDA: worst relative slope error", max(slopes), 1e-7, note=f"{len(slopes)} subprograms"),
+        Row(GROUP, "EPO: milliseconds a decision, m = 6, median", median(times), 2.0, note=summary(times)),
+    ]
+    return rows, []
+
+
+def epo_deviations() -> tuple[list[bool], list[float]]:
+    """For each instance, whether the move differs, and the largest difference of a weight."""
+    differs, worst = [], []
+    for instance in golden("epo"):
+        decision, state = _decide(ferero.EPO(), Preference.from_weights(instance["r"]), instance)
+        differs.append(bool(state.is_balancing) != (instance["move"] == "bal"))
+        worst.append(float(np.abs(decision.weights.numpy() - np.array(instance["weights"])).max()))
+    return differs, worst
+
+
+def pmtl_deviations() -> list[float]:
+    """The largest difference of a weight in phase 1, where a sector is violated."""
+    worst = []
+    for instance in golden("pmtl"):
+        if instance["active"] == 0:
+            continue
+        vectors = torch.tensor(instance["reference_vectors"], dtype=torch.float64)
+        preference = Preference.ray(vectors[instance["index"]].clamp(min=0))
+        decision, _ = _decide(ferero.PMTL(vectors=vectors.tolist()), preference, instance)
+        worst.append(float(np.abs(decision.weights.numpy() - np.array(instance["phase1_weights"])).max()))
+    return worst
+
+
+def mgda_deviations() -> list[float]:
+    """Relative errors of the slopes on the golden subprograms that are MGDA's."""
+    errors = []
+    for instance in golden("subprograms"):
+        m = len(instance["losses"])
+        is_plain = instance["domain"] == "simplex" and not instance["B_g"] and not instance["B_h"]
+        if not is_plain or not np.array_equal(np.reshape(instance["A"], (-1, m)), np.eye(m)):
+            continue
+        decision, _ = _decide(ferero.MGDA(), Preference.pareto(m), instance)
+        slopes = -np.reshape(instance["gramian"], (m, m)) @ decision.weights.numpy()
+        wanted = np.array(instance["slopes"])
+        errors.append(float(np.linalg.norm(slopes - wanted) / np.linalg.norm(wanted)))
+    return errors
+
+
+def epo_milliseconds(count: int) -> list[float]:
+    """How long single decisions take for six losses."""
+    instances = [instance for instance in golden("epo") if len(instance["losses"]) == 6]
+    preferences = [Preference.from_weights(instance["r"]) for instance in instances]
+    times = []
+    for i in range(count + len(instances)):
+        at = i % len(instances)
+        times.append(1e3 * seconds(lambda at=at: _decide(ferero.EPO(), preferences[at], instances[at])))  # type: ignore[misc]
+    return times[len(instances) :]  # the first round warms up
+
+
+def _decide(method: Method[Any], preference: Preference, instance: dict[str, Any]) -> tuple[Any, Any]:
+    m = preference.m
+    losses, gramian = (torch.tensor(instance[name], dtype=torch.float64) for name in ("losses", "gramian"))
+    return method.update(preference, Observation(losses, gramian.reshape(m, m)), method.init(preference))
