@@ -14,7 +14,7 @@ from ferero.errors import InputError
 from ferero.methods.base import Decision, Observation, check_observation, in_dtype_of
 from ferero.methods.ray import check_understood, knows_rays_only, weights_of
 from ferero.preference import Preference
-from ferero.subprogram.gramian import check_gramian
+from ferero.subprogram import check_gramians, without_asymmetry
 from ferero.subprogram.linear_program import FEASIBLE, Vertices, solve_linear, solve_linear_batched
 
 __all__ = ["EPO", "EPOState"]
@@ -62,7 +62,7 @@ class EPO:
         tolerance: The nonuniformity mu up to which the losses count as on the ray.
         relax: Whether dominance may leave the ray.
         solver: "exact", one program at a time on the CPU, or "batched", all at once on the losses' device, where the
-            gramian is taken as it is.
+            gramian is not checked.
 
     Example:
         >>> method, preference = EPO(), Preference.ray([1.0, 1.0])
@@ -134,10 +134,10 @@ class EPO:
         """alpha, (..., m), in float64 on the losses' device."""
         m, device = a.shape[-1], a.device
         batch = np.broadcast_shapes(a.shape[:-1], gramian.shape[:-2])
-        K = gramian.to(device).double().expand(*batch, m, m).reshape(-1, m, m)
         if self.solver == "exact":
-            rounding = _rounding_of(gramian)
-            K = torch.from_numpy(np.array([check_gramian(one, rounding) for one in K.cpu().numpy()]))
+            K = torch.from_numpy(check_gramians(gramian.expand(*batch, m, m).reshape(-1, m, m)))
+        else:
+            K = without_asymmetry(gramian.to(device)).expand(*batch, m, m).reshape(-1, m, m)
         weighted, a = (part.to(K).expand(*batch, m).reshape(-1, m) for part in (weighted, a))
         is_balancing = is_balancing.to(K.device).expand(batch).reshape(-1)
         programs = _programs(weighted, a, is_balancing, K, relax=self.relax)

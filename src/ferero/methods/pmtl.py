@@ -16,7 +16,7 @@ from ferero.geometry.arrays import ArrayLike, check_finite, to_float64
 from ferero.methods.base import Decision, Observation, check_observation, in_dtype_of
 from ferero.methods.ray import check_understood, knows_rays_only, ray_of
 from ferero.preference import Preference, spread
-from ferero.subprogram import Program, check_gramian, solve_batched, solve_exact
+from ferero.subprogram import Program, check_gramians, solve_batched, solve_exact, without_asymmetry
 from ferero.subprogram.program import Array
 
 __all__ = ["PMTL", "PMTLState"]
@@ -191,15 +191,14 @@ def _shortest(rows: Tensor, counts: Tensor, gramian: Tensor, solver: Literal["ex
     """
     k, m = rows.shape[-2:]
     batch = np.broadcast_shapes(rows.shape[:-2], gramian.shape[:-2])
-    rounding = torch.finfo(gramian.dtype if gramian.is_floating_point() else torch.float64).eps
-    K = gramian.double().expand(*batch, m, m).reshape(-1, m, m).cpu().numpy()
-    checked = np.array([check_gramian(one, rounding) for one in K])
     S, used = rows.expand(*batch, k, m).reshape(-1, k, m), counts.expand(*batch, k).reshape(-1, k)
     if solver == "exact":
-        lam = torch.from_numpy(_one_by_one(S.cpu().numpy(), used.cpu().numpy(), checked)).to(S)
+        K = check_gramians(gramian.expand(*batch, m, m).reshape(-1, m, m))
+        lam = torch.from_numpy(_one_by_one(S.cpu().numpy(), used.cpu().numpy(), K)).to(S)
     else:
+        K_here = without_asymmetry(gramian.to(S.device)).expand(*batch, m, m).reshape(-1, m, m)
         zero, one = torch.zeros_like(S[..., 0]), torch.ones_like(S[:, 0, 0])
-        lam = solve_batched(S, torch.from_numpy(checked).to(S), zero, used.to(S), one)[0]
+        lam = solve_batched(S, K_here, zero, used.to(S), one)[0]
     return (lam[:, None] @ S)[:, 0].reshape(*batch, m)
 
 

@@ -14,8 +14,8 @@ from ferero.errors import InputError
 from ferero.methods.base import Decision, Observation, Steps, check_observation, in_dtype_of
 from ferero.methods.ray import check_understood, knows_rays_only, through_of, weights_of
 from ferero.preference import Preference
+from ferero.subprogram import check_gramians, without_asymmetry
 from ferero.subprogram.conic import maximize_gain, maximize_gain_batched
-from ferero.subprogram.gramian import check_gramian
 
 __all__ = ["WCMGDA", "XWCMGDA"]
 
@@ -47,7 +47,7 @@ class WCMGDA:
         u: The length of a linearised step, 1 being that which takes the largest weighted loss to 0 along the longest
             weighted gradient.
         solver: "exact", one program at a time on the CPU, or "batched", all at once on the losses' device, where the
-            gramian is taken as it is.
+            gramian is not checked.
 
     Example:
         >>> method, preference = WCMGDA(), Preference.ray([1.0, 1.0])
@@ -109,10 +109,10 @@ class WCMGDA:
         """The weights, (..., m), in float64 on the losses' device."""
         m = weighted.shape[-1]
         batch = np.broadcast_shapes(weighted.shape[:-1], gramian.shape[:-2])
-        K = gramian.to(r.device).double().expand(*batch, m, m).reshape(-1, m, m)
         if self.solver == "exact":
-            rounding = torch.finfo(gramian.dtype if gramian.is_floating_point() else torch.float64).eps
-            K = torch.from_numpy(np.array([check_gramian(one, rounding) for one in K.cpu().numpy()])).to(r.device)
+            K = torch.from_numpy(check_gramians(gramian.expand(*batch, m, m).reshape(-1, m, m))).to(r.device)
+        else:
+            K = without_asymmetry(gramian.to(r.device)).expand(*batch, m, m).reshape(-1, m, m)
         r, q = (part.expand(*batch, m).reshape(-1, m) for part in (r, weighted))
         K = K * r[:, :, None] * r[:, None, :]
         q, K = _over(q, q.abs().amax(dim=-1)), _over(K, K.diagonal(dim1=-2, dim2=-1).amax(dim=-1))

@@ -7,7 +7,8 @@ from ferero.subprogram.consistency import is_doubtful, is_inconsistent
 from ferero.subprogram.exact import Answer, solve_exact
 from ferero.subprogram.frank_wolfe import frank_wolfe
 from ferero.subprogram.gradient import pgd
-from ferero.subprogram.gramian import check_gramian, factor
+from ferero.subprogram.gramian import check_gramian, check_gramians, factor
+from ferero.subprogram.on_device import solve_on_device, without_asymmetry
 from ferero.subprogram.program import Domain, Program, simplex_of
 from ferero.subprogram.programs import Programs
 from ferero.subprogram.solution import Solution, Status
@@ -23,6 +24,7 @@ __all__ = [
     "Solver",
     "Status",
     "check_gramian",
+    "check_gramians",
     "factor",
     "frank_wolfe",
     "is_doubtful",
@@ -31,5 +33,7 @@ __all__ = [
     "simplex_of",
     "solve_batched",
     "solve_exact",
+    "solve_on_device",
     "solve_subprogram",
+    "without_asymmetry",
 ]

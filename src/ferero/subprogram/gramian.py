@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+import torch
 from scipy.linalg.lapack import dpotrf, dpstrf
+from torch import Tensor
 
 from ferero.errors import InputError
 from ferero.subprogram.program import EPSILON, Array
 
-__all__ = ["check_gramian", "factor"]
+__all__ = ["check_gramian", "check_gramians", "factor"]
 
 WELL_CONDITIONED = 1e-8  # the squared sine above which plain Cholesky is as good as any
 TOLERANCE = 1e-6  # relative, or what the rounding of the given dtype can do where that is more
@@ -57,6 +59,16 @@ def check_gramian(gramian: Array, rounding: float = EPSILON) -> Array:
     raised = gramian.copy()
     raised.flat[:: m + 1] *= 1 + 4 * m * EPSILON
     return gramian if dpotrf(raised, clean=0)[1] == 0 else _positive_part(gramian, tolerance)
+
+
+def check_gramians(gramians: Tensor) -> Array:
+    """The same for several of any type, (P, m, m), each by the rounding of that type.
+
+    Raises:
+        InputError: One of them is no gramian.
+    """
+    rounding = torch.finfo(gramians.dtype if gramians.is_floating_point() else torch.float64).eps
+    return np.array([check_gramian(one, rounding) for one in gramians.double().cpu().numpy()])
 
 
 def _positive_part(gramian: Array, tolerance: float) -> Array:

@@ -1,0 +1,101 @@
+"""The subprogram where the losses are: on a GPU a look at a value on the host would wait for all work before it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ferero.preference import Preference
+from ferero.subprogram.batched import solve_batched
+from ferero.subprogram.program import Domain
+from ferero.subprogram.programs import Programs
+from ferero.subprogram.solution import Solution, Status
+
+__all__ = ["solve_on_device", "without_asymmetry"]
+
+
+def solve_on_device(
+    preference: Preference, losses: Tensor, gramian: Tensor, *, c_g: float, c_h: float, domain: Domain, bound: float
+) -> Solution:
+    """What ``solve_subprogram(solver="batched")`` returns, with nothing looked at: arguments are trusted.
+
+    Args:
+        preference: What is wanted; a stack of P adds a batch dimension.
+        losses: F, (..., m).
+        gramian: (..., m, m).
+        c_g: The inequalities' rate.
+        c_h: The equalities' rate.
+        domain: "adaptive" or "simplex".
+        bound: rho.
+    """
+    rows = _rows_on(preference, losses.device)
+    F, m = losses.detach().double(), preference.m
+    k_f, k = rows.sizes[0], rows.matrix.shape[-2]
+    values = (rows.matrix @ F[..., None])[..., 0] + rows.offsets
+    if domain == "adaptive":
+        a, b = values[..., :k_f], values[..., :k_f].sum(dim=-1)
+    else:
+        a = (rows.matrix[..., :k_f, :] != 0).any(dim=-1).to(F).expand(*values.shape[:-1], k_f)
+        b = torch.ones_like(values[..., 0])
+    rates = torch.cat([torch.full((n,), c).to(F) for n, c in zip(rows.sizes, (0.0, c_g, c_h), strict=True)])
+    batch = np.broadcast_shapes(values.shape[:-1], gramian.shape[:-2])
+    K = without_asymmetry(gramian.detach()).expand(*batch, m, m).reshape(-1, m, m)
+    programs = Programs(
+        rows.matrix.expand(*batch, k, m).reshape(-1, k, m),
+        K,
+        (rates * values).expand(*batch, k).reshape(-1, k),
+        a.expand(*batch, k_f).reshape(-1, k_f),
+        b.expand(batch).reshape(-1),
+        rows.sizes[2],
+        bound,
+    )
+    return _packed(programs, rows.sizes, batch)
+
+
+def without_asymmetry(gramian: Tensor) -> Tensor:
+    """A gramian in float64, symmetric, with the rounding of its type added to its diagonal: positive semidefinite."""
+    rounding = torch.finfo(gramian.dtype if gramian.is_floating_point() else torch.float64).eps
+    K = gramian.double()
+    ridge = gramian.shape[-1] * rounding * K.diagonal(dim1=-2, dim2=-1)
+    return 0.5 * (K + K.mT) + torch.diag_embed(ridge)
+
+
+class _Rows(NamedTuple):
+    """``[A; B_g; B_h]`` (..., k, m), ``[0; b_g; b_h]`` (..., k), and how many of each."""
+
+    matrix: Tensor
+    offsets: Tensor
+    sizes: tuple[int, int, int]
+
+
+@lru_cache(maxsize=256)
+def _rows_on(preference: Preference, device: torch.device) -> _Rows:
+    p = preference
+    matrix = torch.cat([p.A, p.B_g, p.B_h], dim=-2)
+    offsets = torch.cat([torch.zeros_like(p.A[..., 0]), p.b_g, p.b_h], dim=-1)
+    return _Rows(matrix.to(device), offsets.to(device), (p.A.shape[-2], p.m_g, p.m_h))
+
+
+def _packed(programs: Programs, sizes: tuple[int, int, int], batch: tuple[int, ...]) -> Solution:
+    lam, residual = solve_batched(
+        programs.rows,
+        programs.gramian,
+        programs.linear,
+        programs.simplex,
+        programs.total,
+        programs.equalities,
+        programs.bound,
+    )
+    weights = (lam[:, None] @ programs.rows)[:, 0]
+    slopes = -(programs.gramian @ weights[..., None])[..., 0]
+    left = programs.linear - (programs.quadratic @ lam[..., None])[..., 0]
+    c = (lam * left)[:, : sizes[0]].sum(dim=-1)
+    psi = c - 0.5 * (weights * slopes).sum(dim=-1)
+    status: tuple[Status, ...] | Status = ("optimal",) * len(lam) if batch else "optimal"
+    weights, lam, slopes = (part.reshape((*batch, part.shape[-1])) for part in (weights, lam, slopes))
+    c, psi, residual = (part.reshape(batch) for part in (c, psi, residual))
+    return Solution(weights, lam, slopes, c, psi, residual, status, "batched", sizes)
