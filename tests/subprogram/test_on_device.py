@@ -7,6 +7,7 @@ import ferero
 from ferero.methods import Observation
 from ferero.preference import Preference
 from ferero.subprogram import solve_on_device, solve_subprogram, without_asymmetry
+from ferero.subprogram.on_device import LARGE
 from ferero_lab.bench.golden import golden
 
 SOLVERS = {
@@ -63,7 +64,7 @@ def test_golden_slopes():
         preference = Preference.from_matrices(A, B_g, instance["b_g"], B_h, instance["b_h"])
         F = torch.tensor(instance["losses"], dtype=torch.float64)
         options = {name: instance[name] for name in ("c_g", "c_h", "domain")}
-        slopes = solve_on_device(preference, F, K, bound=1e3, **options).slopes
+        slopes = solve_on_device(preference, F, K, bound=LARGE, **options).slopes
         wanted = torch.tensor(instance["slopes"], dtype=torch.float64)
         assert float((slopes - wanted).norm() / wanted.norm()) <= 1e-6
 

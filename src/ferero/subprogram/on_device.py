@@ -15,7 +15,9 @@ from ferero.subprogram.program import Domain
 from ferero.subprogram.programs import Programs
 from ferero.subprogram.solution import Solution, Status
 
-__all__ = ["solve_on_device", "without_asymmetry"]
+__all__ = ["LARGE", "solve_on_device", "without_asymmetry"]
+
+LARGE = 1e6  # stands in for no bound: whether there is a solution without one cannot be asked here
 
 
 def solve_on_device(
@@ -95,7 +97,8 @@ def _packed(programs: Programs, sizes: tuple[int, int, int], batch: tuple[int, .
     left = programs.linear - (programs.quadratic @ lam[..., None])[..., 0]
     c = (lam * left)[:, : sizes[0]].sum(dim=-1)
     psi = c - 0.5 * (weights * slopes).sum(dim=-1)
-    status: tuple[Status, ...] | Status = ("optimal",) * len(lam) if batch else "optimal"
+    optimal: Status = "optimal"
+    status = (optimal,) * len(lam) if batch else optimal
     weights, lam, slopes = (part.reshape((*batch, part.shape[-1])) for part in (weights, lam, slopes))
     c, psi, residual = (part.reshape(batch) for part in (c, psi, residual))
     return Solution(weights, lam, slopes, c, psi, residual, status, "batched", sizes)

@@ -21,7 +21,7 @@ from ferero.subprogram.exact import solve_exact
 from ferero.subprogram.frank_wolfe import frank_wolfe
 from ferero.subprogram.gradient import pgd
 from ferero.subprogram.gramian import check_gramian
-from ferero.subprogram.on_device import solve_on_device
+from ferero.subprogram.on_device import LARGE, solve_on_device
 from ferero.subprogram.program import EPSILON, Array, Domain, Program, simplex_of
 from ferero.subprogram.programs import Programs
 from ferero.subprogram.solution import Solution, Status
@@ -79,7 +79,7 @@ def solve_subprogram(
         c_h: The same for equalities.
         domain: "adaptive" (a = A F / sum(A F), escapes weak optima, needs A F >= 0) or "simplex" (a = 1).
         solver: "exact", or in torch "batched" (as accurate, many programs at once; on a GPU without a look at any
-            value, so that nothing is checked and no bound means one of 1000), "pgd" or "frank-wolfe"
+            value, so that nothing is checked and no bound means one of a million), "pgd" or "frank-wolfe"
             (needs a bound where there are constraints); or a function from :class:`Programs` to multipliers,
             such as ``functools.partial(pgd, accelerated=False)``.
         bound: rho, positive; None for no bound.
@@ -97,7 +97,7 @@ def solve_subprogram(
     check_options(c_g, c_h, solver, bound)
     if solver == "batched" and isinstance(losses, Tensor) and losses.device.type != "cpu":
         K_here = torch.as_tensor(gramian, device=losses.device)
-        rho = UNBOUNDED_PRICE if bound is None else bound
+        rho = LARGE if bound is None else bound
         return solve_on_device(preference, losses, K_here, c_g=c_g, c_h=c_h, domain=domain, bound=rho)
     F, K = _read(preference, losses, gramian)
     S, offsets, sizes = _rows_of(preference)
