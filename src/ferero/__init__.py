@@ -28,7 +28,7 @@ from ferero.methods import (
 from ferero.optimize import KKT, Progress, Result, certify, minimize
 from ferero.preference import Preference, objectives, spread
 from ferero.subprogram import Solution, solve_subprogram
-from ferero.training import Report, Steer, evaluate
+from ferero.training import Report, Steer, Stepped, Stepper, evaluate
 
 __version__ = "0.1.0.dev0"
 
@@ -54,6 +54,8 @@ __all__ = [
     "SmoothTchebycheff",
     "Solution",
     "Steer",
+    "Stepped",
+    "Stepper",
     "Tchebycheff",
     "certify",
     "evaluate",

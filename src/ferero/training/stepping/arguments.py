@@ -1,0 +1,96 @@
+"""What a stepper refuses at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, distributed, nn
+
+from ferero.errors import InputError, UnsupportedError
+from ferero.methods.base import Method
+from ferero.preference import Preference
+from ferero.training.stepping.slopes import SlopeKind
+from ferero.training.stepping.wrappers import check_wrapping
+
+__all__ = ["check_method", "check_model", "check_options"]
+
+
+def check_method(method: Method[Any], preference: Preference) -> None:
+    """Refuse a method that is none, or does not know the preference.
+
+    Raises:
+        InputError: No single preference, or no instance of a method.
+        UnsupportedError: The method says so, or the preference speaks of metrics.
+    """
+    if not isinstance(preference, Preference):
+        raise InputError(f"preference: expected a Preference, found {type(preference).__name__}.")
+    if preference.members:
+        raise InputError("preference: expected a single one, found a stack; make one stepper for each of them.")
+    if isinstance(method, type):
+        raise InputError(f"method: expected an instance, found the class; write {method.__name__}().")
+    if not hasattr(method, "requires"):
+        raise InputError(f"method: expected a method such as ferero.FereroSA(), found {type(method).__name__}.")
+    if preference.measured:
+        raise UnsupportedError(
+            f"preference: {', '.join(preference.measured)} can only be measured, and a stepper reads losses; use "
+            "ferero.Steer and steer.observe."
+        )
+    refusal = method.understands(preference)
+    if refusal is not None:
+        raise UnsupportedError(f"method: {refusal}")
+
+
+def check_options(
+    *, slopes: Any, accumulate: Any, chunk: Any, clip_norm: Any, step_size: Any, on_nonfinite: Any, split: Any
+) -> None:
+    """Refuse values that mean nothing.
+
+    Raises:
+        InputError: Naming the argument.
+    """
+    if slopes not in get_args(SlopeKind):
+        kinds = ", ".join(f'"{kind}"' for kind in get_args(SlopeKind))
+        raise InputError(f"slopes: expected one of {kinds}, found {slopes!r}.")
+    for name, count in (("accumulate", accumulate), ("chunk", chunk)):
+        if type(count) is not int or count < 1:
+            raise InputError(f"{name}: expected a whole number >= 1, found {count!r}.")
+    for name, size in (("clip_norm", clip_norm), ("step_size", step_size)):
+        if size is not None and not 0 < size < math.inf:
+            raise InputError(f"{name}: expected a positive finite number or None, found {size!r}.")
+    if on_nonfinite not in ("raise", "skip"):
+        raise InputError(f'on_nonfinite: expected "raise" or "skip", found {on_nonfinite!r}.')
+    if split is not None and not callable(split):
+        raise InputError(f"split: expected a function from a batch to its two halves, found {type(split).__name__}.")
+
+
+def check_model(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    parameters: Sequence[Tensor],
+    *,
+    method: Method[Any],
+    slopes: SlopeKind,
+    group: distributed.ProcessGroup | None,
+) -> None:
+    """Refuse models and optimizers with which the step could not be right.
+
+    Raises:
+        InputError: No module, no optimizer, or nothing to train.
+        UnsupportedError: See `check_wrapping`.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model: expected a torch.nn.Module, found {type(model).__name__}; wrap it in one.")
+    if not hasattr(optimizer, "param_groups"):
+        raise InputError(f"optimizer: expected a torch optimizer, found {type(optimizer).__name__}.")
+    if not parameters:
+        raise InputError("optimizer: expected parameters that require a gradient, found none.")
+    whole, has_slopes = None, "slopes" in method.requires
+    if "gramian" in method.requires:
+        whole = f"the gramian of {type(method).__name__}"
+    elif has_slopes and slopes != "realized":
+        whole = f'slopes="{slopes}"'
+    looks_twice = has_slopes and slopes == "realized"
+    check_wrapping(model, parameters, group=group, whole=whole, looks_twice=looks_twice)
