@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from ferero.geometry import project_box, project_multipliers, project_weighted_simplex
+from ferero.geometry import project_box, project_multipliers, project_simplex, project_weighted_simplex
 
 
 def tensor(array):
@@ -160,3 +160,14 @@ def test_projection_is_nonexpansive_in_the_first_argument():
     a = a.abs()
     distance = project_weighted_simplex(x, a, 1.0) - project_weighted_simplex(y, a, 1.0)
     assert (distance.norm(dim=1) <= (x - y).norm(dim=1) * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 40])
+@pytest.mark.parametrize("size", [1e-12, 1.0, 1e12])
+def test_the_plain_simplex_is_the_weighted_one_with_ones(k, size):
+    x = size * torch.randn(30, k, generator=torch.Generator().manual_seed(k), dtype=torch.float64)
+    z = project_simplex(x)
+    expected = project_weighted_simplex(x, torch.ones(k, dtype=torch.float64), 1.0)
+    torch.testing.assert_close(z, expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(z.sum(dim=-1), torch.ones(30).double(), rtol=1e-14, atol=0)
+    assert project_simplex(x.float()).dtype == torch.float32

@@ -83,7 +83,8 @@ def test_nothing_is_changed_in_place():
     assert torch.equal(once.weights, twice.weights)
     assert torch.equal(after.multipliers, kept[0])
     assert torch.equal(after.losses, kept[1])
-    assert state.losses is None
+    assert torch.equal(state.losses, torch.zeros(2).double())
+    assert torch.equal(observation.losses, torch.tensor([1.0, 0.5]).double())
 
 
 def test_a_stack_equals_a_loop():
@@ -130,6 +131,79 @@ def test_the_state_survives_saving():
     a, _ = FereroSA().update(WANTED, later, state)
     b, _ = FereroSA().update(WANTED, later, loaded)
     assert torch.equal(a.weights, b.weights)
+
+
+def test_leading_dimensions_equal_a_loop():
+    rng = np.random.default_rng(2)
+    F, slopes = rng.uniform(0.2, 1, (4, 3, 5, 2)), rng.standard_normal((4, 3, 5, 2))
+    for method in (FereroSA(gamma=0.3, bound=1.0), FereroSA(gamma=0.3, domain="simplex")):
+        together, state = run(method, WANTED, [Observation(f, slopes=s) for f, s in zip(F, slopes, strict=True)])
+        assert state.multipliers.shape == (3, 5, 4)
+        for i, j in np.ndindex(3, 5):
+            steps = [Observation(f[i, j], slopes=s[i, j]) for f, s in zip(F, slopes, strict=True)]
+            alone, _ = run(method, WANTED, steps)
+            for a, b in zip(together, alone, strict=True):
+                torch.testing.assert_close(a.weights[i, j], b.weights)
+
+
+def test_the_first_step_does_not_use_slopes():
+    method = FereroSA(gamma=1.0)
+    with_slopes, _ = run(method, WANTED, [Observation([1.0, 0.5], slopes=[-7.0, 3.0])])
+    without, _ = run(method, WANTED, [Observation([1.0, 0.5])])
+    assert torch.equal(with_slopes[0].weights, without[0].weights)
+
+
+def test_permuted_losses_have_permuted_weights():
+    rng = np.random.default_rng(3)
+    order = [2, 0, 1]
+    B_g, B_h = torch.tensor([[1.0, 0.0, 2.0]]), torch.tensor([[1.0, -1.0, 0.5]])
+    one = Preference.from_matrices(A=torch.eye(3), B_g=B_g, b_g=[-0.5], B_h=B_h, b_h=[0.1])
+    other = Preference.from_matrices(A=torch.eye(3), B_g=B_g[:, order], b_g=[-0.5], B_h=B_h[:, order], b_h=[0.1])
+    F, slopes = rng.uniform(0.2, 1, (5, 3)), rng.standard_normal((5, 3))
+    for domain in ("adaptive", "simplex"):
+        method = FereroSA(gamma=0.3, domain=domain)
+        plain, _ = run(method, one, [Observation(f, slopes=s) for f, s in zip(F, slopes, strict=True)])
+        moved, _ = run(method, other, [Observation(f[order], slopes=s[order]) for f, s in zip(F, slopes, strict=True)])
+        for a, b in zip(plain, moved, strict=True):
+            torch.testing.assert_close(a.weights[order], b.weights)
+
+
+@pytest.mark.parametrize("domain", ["adaptive", "simplex"])
+def test_one_loss(domain):
+    steps = [Observation([2.0], slopes=[-3.0])] * 3
+    decisions, _ = run(FereroSA(domain=domain), Preference.pareto(1), steps)
+    assert [d.weights.tolist() for d in decisions] == [[1.0]] * 3
+
+
+def test_zero_slopes_move_no_multiplier_of_the_order():
+    decisions, _ = run(FereroSA(gamma=1.0), Preference.pareto(3), [Observation([1.0, 0.0, 2.0], slopes=[0.0] * 3)] * 4)
+    assert decisions[-1].weights.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_missing_loss_keeps_its_value_and_has_no_slope():
+    method = FereroSA(gamma=0.3)
+    first, there = Observation([1.0, 0.5]), [True, False]
+    partial = Observation([0.8, 99.0], slopes=[-1.0, 99.0], present=there)
+    whole = Observation([0.8, 0.5], slopes=[-1.0, 0.0])
+    last = Observation([0.7, 0.4], slopes=[-1.0, 0.2])
+    ours, state = run(method, WANTED, [first, partial, last])
+    theirs, _ = run(method, WANTED, [first, whole, last])
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.equal(a.weights, b.weights)
+    assert state.seen.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("domain", ["adaptive", "simplex"])
+def test_a_row_waits_until_all_its_losses_have_been_seen(domain):
+    method = FereroSA(gamma=0.3, domain=domain)
+    only_second = Observation([np.nan, 0.5], slopes=[0.0, -1.0], present=[False, True])
+    decisions, state = run(method, WANTED, [Observation([np.nan, np.nan], present=[False, False]), *[only_second] * 3])
+    assert all(d.weights.isfinite().all() for d in decisions)
+    assert state.multipliers[2:].tolist() == [0.0, 0.0]
+    _, state = method.update(WANTED, Observation([1.0, 0.5], slopes=[-1.0, 0.0]), state)
+    assert state.multipliers[2:].tolist() == [0.0, 0.0]
+    _, state = method.update(WANTED, Observation([1.0, 0.5], slopes=[0.0, 0.0]), state)
+    assert state.multipliers[2:].tolist() == pytest.approx([0.3 * 0.5, 0.3 * 0.25])
 
 
 def test_it_declares_itself():

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["project_box", "project_multipliers", "project_weighted_simplex"]
+__all__ = ["project_box", "project_multipliers", "project_simplex", "project_weighted_simplex"]
 
 
 def project_weighted_simplex(x: Tensor, a: Tensor, b: Tensor | float) -> Tensor:
@@ -38,6 +38,25 @@ def project_weighted_simplex(x: Tensor, a: Tensor, b: Tensor | float) -> Tensor:
     last, pace, filled = _last_awake(wake, normal, level)
     awake = normal * (wake - last + (level - filled) / pace).clamp(min=0)
     return torch.where(free, points.clamp(min=0), awake).to(x.dtype)
+
+
+def project_simplex(x: Tensor) -> Tensor:
+    """Projects ``x`` onto ``{z >= 0, sum(z) = 1}``, in a few launches.
+
+    The projection is ``z = [x - t]_+`` with ``t = max_j (x_(1) + ... + x_(j) - 1) / j`` over the sorted x. It is taken
+    relative to the largest entry, so that nothing large is subtracted.
+
+    Args:
+        x: (..., k).
+
+    Returns:
+        z (..., k), of the dtype of ``x``; the work is done in float64.
+    """
+    below = x.double() - x.amax(dim=-1, keepdim=True).double()
+    falling = below.sort(dim=-1, descending=True).values
+    counts = torch.arange(1, x.shape[-1] + 1, dtype=torch.float64, device=x.device)
+    t = ((falling.cumsum(dim=-1) - 1.0) / counts).amax(dim=-1, keepdim=True)
+    return (below - t).clamp(min=0.0).to(x.dtype)
 
 
 def _last_awake(wake: Tensor, normal: Tensor, level: Tensor) -> tuple[Tensor, Tensor, Tensor]:

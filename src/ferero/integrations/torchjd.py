@@ -83,9 +83,7 @@ class FromTorchJD:
         """Nothing but a count."""
         return Steps.none()
 
-    def update(
-        self, preference: Preference, observation: Observation, state: Steps
-    ) -> tuple[Decision, Steps]:
+    def update(self, preference: Preference, observation: Observation, state: Steps) -> tuple[Decision, Steps]:
         """Asks the aggregator, one gramian at a time.
 
         Args:

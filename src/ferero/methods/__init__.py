@@ -6,6 +6,7 @@ from ferero.methods.base import Decision, Diagnosing, Diagnosis, Merited, Method
 from ferero.methods.control import FereroPI, FereroPIState
 from ferero.methods.epo import EPO, EPOState
 from ferero.methods.ferero import Ferero
+from ferero.methods.learned_gramian import FereroQG, FereroQGState
 from ferero.methods.mgda import MGDA
 from ferero.methods.pmtl import PMTL, PMTLState
 from ferero.methods.ray import check_understood
@@ -26,6 +27,8 @@ __all__ = [
     "Ferero",
     "FereroPI",
     "FereroPIState",
+    "FereroQG",
+    "FereroQGState",
     "FereroSA",
     "FereroSAState",
     "LinearScalarization",

@@ -186,7 +186,7 @@ def check_observation(
                 f"observation: {name} reads {part}, found None; pass Observation({part}=...), which costs "
                 f"{_COSTS[part]}."
             )
-        if part == "losses" and observation.present is not None:
+        if part in ("losses", "slopes") and observation.present is not None:
             value = torch.where(observation.present, value, 0.0)
         if value.device.type == "cpu":  # elsewhere a look at the numbers would wait for the device
             check_finite(value, part, NonFiniteError)

@@ -1,16 +1,18 @@
-"""Algorithm 2 of the paper: one projected gradient step on the multipliers for each step of the model."""
+"""Algorithms 2 and 3 of the paper: one projected gradient step on the multipliers for each step of the model."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from ferero.errors import InputError
-from ferero.geometry import project_multipliers
+from ferero.geometry.projection import project_simplex, project_weighted_simplex
 from ferero.methods.base import Decision, Observation, check_observation, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import Domain
@@ -24,11 +26,23 @@ class FereroSAState:
 
     Attributes:
         multipliers: ``[lam_f; lam_g; lam_h]``, (..., k).
-        losses: F of the last step, (..., m), to which the next slopes belong; None before the first.
+        losses: F of the last step, (..., m), to which the next slopes belong; 0 where nothing was seen yet.
+        seen: 1 for losses that have arrived, (..., m).
+        known: 1 for rows all of whose losses have, (..., k): those whose multipliers move.
     """
 
     multipliers: Tensor
-    losses: Tensor | None = None
+    losses: Tensor
+    seen: Tensor
+    known: Tensor
+
+    def like(self, losses: Tensor) -> FereroSAState:
+        """The same state on the losses' device and with their leading dimensions."""
+        batch = losses.shape[:-1]
+        if self.losses.shape[:-1] == batch and self.losses.device == losses.device:
+            return self
+        parts = (part.to(losses.device) for part in (self.multipliers, self.losses, self.seen, self.known))
+        return FereroSAState(*(part.expand(*batch, part.shape[-1]) for part in parts))
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,10 @@ class FereroSA:
         weights = A^T lam_f + B_g^T lam_g + B_h^T lam_h
 
     G and H are those of the step before, whose slopes the observation brings, and Omega is that of the
-    current losses. The first step takes uniform multipliers, and does not look at slopes.
+    current losses. The first step takes uniform multipliers, and needs no slopes. For Algorithm 3 the losses and
+    the weighted gradient are those of one half-batch, and the slopes are taken on the other, along that gradient.
+
+    A loss that is not present keeps its value and has slope 0; a row waits until all its losses have been seen.
 
     Cost: besides one weighted backward pass what the slopes cost, which is one forward pass for any m.
     Understands every preference. Choose it where gradients are noisy or losses many, and slopes can be had.
@@ -91,12 +108,14 @@ class FereroSA:
         if self.domain == "simplex":
             lam_f = lam_f / lam_f.sum(dim=-1, keepdim=True)
         rest = lam_f.new_zeros(*preference.batch_shape, preference.m_g + preference.m_h)
-        return FereroSAState(torch.cat([lam_f, rest], dim=-1))
+        nothing = lam_f.new_zeros(*preference.batch_shape, preference.m)
+        lam = torch.cat([lam_f, rest], dim=-1)
+        return FereroSAState(lam, nothing, nothing.clone(), torch.zeros_like(lam))
 
     def update(
         self, preference: Preference, observation: Observation, state: FereroSAState
     ) -> tuple[Decision, FereroSAState]:
-        """Takes one multiplier step.
+        """Takes one multiplier step. Without a host synchronisation where the losses are on a GPU.
 
         Args:
             preference: What is wanted; for a stack of P the observation has (..., P, m).
@@ -107,45 +126,125 @@ class FereroSA:
             The decision and the next state.
 
         Raises:
-            InputError: An observation that does not fit, or losses that the adaptive domain cannot take.
-            NonFiniteError: Losses or slopes that are not finite.
+            InputError: An observation that does not fit; on the CPU also slopes that are missing after the first
+                step (elsewhere the multipliers then stay), or losses that the adaptive domain cannot take (elsewhere
+                negative ones count as 0 there).
+            NonFiniteError: Losses or slopes that are not finite (looked for on the CPU only).
         """
-        is_first = state.losses is None
+        losses, slopes, present = observation.losses.detach(), observation.slopes, observation.present
+        is_first = slopes is None and (losses.device.type != "cpu" or not state.seen.any())
         check_observation(self, preference, observation, ("losses",) if is_first else self.requires)
-        F = observation.losses.detach().double()
-        A, B_g, B_h = (matrix.to(F.device) for matrix in (preference.A, preference.B_g, preference.B_h))
-        lam = state.multipliers.to(F.device)
-        if state.losses is not None and observation.slopes is not None:
-            slopes = observation.slopes.detach().to(F)
-            G, H = preference.values(state.losses.to(F))
-            gradient = [
-                _apply(A, slopes),
-                self.c_g * G + _apply(B_g, slopes),
-                self.c_h * H + _apply(B_h, slopes),
-            ]
-            lam = lam + self.gamma * torch.cat(gradient, dim=-1)
-        a, b = _simplex_of(A, F, self.domain)
-        lam = project_multipliers(lam, a, b, preference.m_g, self.bound)
-        weights = _apply(torch.cat([A, B_g, B_h], dim=-2).mT, lam)
-        return Decision(in_dtype_of(weights, observation.losses), lam), FereroSAState(lam, F)
+        F = losses.double()
+        old = state.like(F)
+        parts = _parts_of(self, preference, F.device)
+
+        lam = old.multipliers
+        if slopes is not None:
+            s = slopes.detach().to(F)
+            s = s.expand_as(F) if present is None else torch.where(present, s, 0.0)
+            push = apply_rows(parts.push, torch.cat([s, old.losses], dim=-1), parts.offset)
+            lam = torch.addcmul(lam, push, old.known)
+        if present is None:
+            seen, known = parts.all_losses.expand_as(old.seen), parts.all_rows.expand_as(old.known)
+        else:
+            F, seen = torch.where(present, F, old.losses), torch.where(present, 1.0, old.seen)
+            known = (apply_rows(parts.names, 1 - seen) == 0).to(F)
+        lam = self._project(parts, lam, F, None if present is None else seen)
+        weights = apply_rows(parts.transposed, lam)
+        return Decision(in_dtype_of(weights, losses), lam), FereroSAState(lam, F, seen, known)
+
+    def _project(self, parts: _Parts, lam: Tensor, F: Tensor, seen: Tensor | None) -> Tensor:
+        """Onto Omega of the losses F, and the bounds of the constraints' multipliers."""
+        k_f = parts.A.shape[-2]
+        if parts.is_simplex:
+            lam_f = project_simplex(lam[..., :k_f])
+        else:
+            a, b = parts.simplex or adaptive_domain(apply_rows(parts.A, F), seen)
+            lam_f = project_weighted_simplex(lam[..., :k_f], a, b)
+        if k_f == lam.shape[-1]:
+            return lam_f
+        return torch.cat([lam_f, torch.clamp(lam[..., k_f:], parts.lower, parts.upper)], dim=-1)
 
 
-def _apply(matrix: Tensor, vectors: Tensor) -> Tensor:
-    """``M v``, (..., k) for M (..., k, m) and v (..., m)."""
-    return (matrix @ vectors[..., None])[..., 0]
+class _Parts(NamedTuple):
+    """What never changes between steps, on the losses' device, float64.
+
+    Attributes:
+        A: The order's rows, (..., k_f, m).
+        transposed: ``S^T`` of all rows ``S = [A; B_g; B_h]``, (..., m, k).
+        push: ``gamma [S, C S]`` with C the diagonal of 0, c_g, c_h, (..., k, 2 m).
+        offset: ``gamma C b``, (..., k).
+        names: 1 where a loss occurs in a row, (..., k, m).
+        lower: Of the constraints' multipliers, (m_g + m_h,).
+        upper: The same.
+        simplex: a (..., k_f) and b (...) of the domain that does not move; None for the adaptive one.
+        is_simplex: Whether that is the plain one, without padding.
+        all_losses: 1 for each, (m,).
+        all_rows: 1 for each, (k,).
+    """
+
+    A: Tensor
+    transposed: Tensor
+    push: Tensor
+    offset: Tensor
+    names: Tensor
+    lower: Tensor
+    upper: Tensor
+    simplex: tuple[Tensor, Tensor] | None
+    is_simplex: bool
+    all_losses: Tensor
+    all_rows: Tensor
 
 
-def _simplex_of(A: Tensor, F: Tensor, domain: Domain) -> tuple[Tensor, Tensor]:
-    """The domain's a (..., k) and b (...)."""
-    if domain == "simplex":
-        a = (A != 0).any(dim=-1).to(F)
-        return a, torch.ones_like(a[..., 0])
-    a = _apply(A, F)
+@lru_cache(maxsize=256)
+def _parts_of(method: FereroSA, preference: Preference, device: torch.device) -> _Parts:
+    """Kept, since they are asked for at every step and a copy to a GPU waits."""
+    p = preference
+    S = torch.cat([p.A, p.B_g, p.B_h], dim=-2)
+    b = torch.cat([torch.zeros_like(p.A[..., 0]), p.b_g, p.b_h], dim=-1)
+    sizes = (p.A.shape[-2], p.m_g, p.m_h)
+    rates = torch.repeat_interleave(S.new_tensor([0.0, method.c_g, method.c_h]), torch.tensor(sizes))
+    rho = math.inf if method.bound is None else method.bound
+    lower = S.new_tensor([0.0] * p.m_g + [-rho] * p.m_h)
+    a = (p.A != 0).any(dim=-1).to(S)
+    return _Parts(
+        p.A.to(device),
+        S.mT.contiguous().to(device),
+        (method.gamma * torch.cat([S, rates[:, None] * S], dim=-1)).to(device),
+        (method.gamma * rates * b).to(device),
+        (S != 0).to(S).to(device),
+        lower.to(device),
+        torch.full_like(lower, rho, device=device),
+        (a.to(device), torch.ones_like(a[..., 0], device=device)) if method.domain == "simplex" else None,
+        method.domain == "simplex" and bool(a.all()),
+        S.new_ones(p.m).to(device),
+        S.new_ones(S.shape[-2]).to(device),
+    )
+
+
+def apply_rows(matrix: Tensor, vectors: Tensor, offset: Tensor | None = None) -> Tensor:
+    """``M v + b``, (..., k) for M (..., k, m), v (..., m) and b (..., k)."""
+    if matrix.ndim == 2 and vectors.ndim == 1:
+        return matrix @ vectors if offset is None else torch.addmv(offset, matrix, vectors)
+    if matrix.ndim == 2:
+        return linear(vectors, matrix, offset)
+    product = (matrix @ vectors[..., None])[..., 0]
+    return product if offset is None else product + offset
+
+
+def adaptive_domain(a: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The domain of ``a = A F`` (..., k), and its b (...); where no loss is known yet, that of equal losses."""
     b = a.sum(dim=-1)
-    if bool((a < 0).any() | (b <= 0).any()):
-        raise InputError(
-            f"losses: the adaptive domain needs A F >= 0 with a positive sum, found entries from "
-            f"{float(a.min()):.4g} and a sum of {float(b.min()):.4g}; subtract a lower bound from the losses "
-            'or use domain="simplex".'
-        )
-    return a, b
+    if a.device.type == "cpu":
+        is_empty = b <= 0 if seen is None else (b <= 0) & (seen > 0).any(dim=-1)
+        if float(a.min()) < 0 or bool(is_empty.any()):
+            raise InputError(
+                f"losses: the adaptive domain needs A F >= 0 with a positive sum, found entries from "
+                f"{float(a.min()):.4g} and a sum of {float(b.min()):.4g}; subtract a lower bound from the losses "
+                'or use domain="simplex".'
+            )
+        if seen is None:
+            return a, b
+    a = a.clamp(min=0)
+    a = torch.where((b > 0)[..., None], a, 1.0)
+    return a, a.sum(dim=-1)

@@ -18,6 +18,7 @@ from ferero_lab.bench.steering.held_out import bench_held_out
 
 __all__ = ["run", "show"]
 
+
 def _several_processes(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list[dict[str, Any]]]:  # noqa: ARG001
     rows = bench_everywhere()
     tick()

@@ -23,6 +23,7 @@ __all__ = ["CLAIMS", "SETTINGS", "Setting", "bench_claims"]
 
 ANGLES = (30.0, 45.0, 60.0)
 NEAR, CLOSE = 1.0, 0.01  # degrees from the ray, distance from the front
+LAST = 20  # steps that must all be there: to pass by is not to arrive
 
 
 class Setting(NamedTuple):
@@ -35,12 +36,12 @@ class Setting(NamedTuple):
 
 SETTINGS: dict[str, Setting] = {
     "Ferero": Setting(ferero.Ferero(bound=10.0), max_iter=600),
-    "FereroSA": Setting(ferero.FereroSA(gamma=0.3, bound=10.0), 0.05, 4000),
-    "FereroPI": Setting(ferero.FereroPI(), 0.05, 4000),
+    "FereroSA": Setting(ferero.FereroSA(gamma=0.3, bound=10.0), 0.05, 2000),
+    "FereroPI": Setting(ferero.FereroPI(), 0.05, 2000),
     "FereroQG": Setting(ferero.FereroQG(), max_iter=600),
-    "LinearScalarization": Setting(ferero.LinearScalarization()),
-    "Tchebycheff": Setting(ferero.Tchebycheff(), 0.01, 6000),
-    "SmoothTchebycheff": Setting(ferero.SmoothTchebycheff(mu=0.005), 0.02, 6000),
+    "LinearScalarization": Setting(ferero.LinearScalarization(), max_iter=600),
+    "Tchebycheff": Setting(ferero.Tchebycheff(), 0.02, 1500),
+    "SmoothTchebycheff": Setting(ferero.SmoothTchebycheff(mu=0.005), 0.02, 1500),
     "MGDA": Setting(ferero.MGDA(), max_iter=600),
     "PMTL": Setting(ferero.PMTL(), max_iter=600),
     "EPO": Setting(ferero.EPO(), max_iter=600),
@@ -95,16 +96,11 @@ def _reaches_ray(problem: Problem, start: Tensor, setting: Setting, degrees: flo
     if setting.method.understands(wanted) is not None:
         return False
 
-    def stop_there(progress: ferero.Progress) -> None:
-        if is_there(torch.as_tensor(progress.losses)):
-            raise StopIteration
-
-    def is_there(losses: Tensor) -> bool:
-        return float(ferero.ray_error(losses, ray)) < NEAR and float(problem.distance_to_front(losses)) < CLOSE
-
     method, step, most = setting
-    r = ferero.minimize(problem, start, wanted, method=method, step=step, max_iter=most, callback=stop_there)
-    return is_there(torch.as_tensor(r.losses))
+    r = ferero.minimize(problem, start, wanted, method=method, step=step, max_iter=most)
+    last = torch.as_tensor(r.history.losses[-LAST:])
+    off = max(float(problem.distance_to_front(losses)) for losses in last)
+    return float(ferero.ray_error(last, ray).max()) < NEAR and off < CLOSE
 
 
 def _reaches_rays_on_a_convex_front(setting: Setting) -> bool:
@@ -119,10 +115,10 @@ def _reaches_rays_on_a_concave_front(setting: Setting) -> bool:
 
 
 def _walks_along_the_front(setting: Setting) -> bool:
-    """From near one end of a convex front to its middle, where one loss must rise."""
+    """From near one end of a convex front to its inside, where one loss must rise."""
     problem = ConvexQuadratics(m=2, n=5)
     first, second = problem.centres
-    return _reaches_ray(problem, 0.9 * first + 0.1 * second, setting, 45.0)
+    return _reaches_ray(problem, 0.9 * first + 0.1 * second, setting, 55.0)
 
 
 # how it looks at the losses ---------------------------------------------------------------------------------
