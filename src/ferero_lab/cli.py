@@ -240,7 +240,7 @@ def _show_answer(console: Console, answer: Any, out: Path | None) -> None:
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="Which one: core or steer.")],
+    name: Annotated[str, typer.Argument(help="Which one: core, steer or methods.")],
     quick: Annotated[bool, typer.Option("--quick", help="A small sample.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file.")] = None,
     json: JsonOption = False,
@@ -275,11 +275,11 @@ def _next_part(bar: Progress, title: str) -> Callable[[], None]:
 
 def _bench_module(name: str) -> Any:
     if not name.isidentifier():
-        raise InputError(f"NAME: expected a benchmark such as core or steer, found {name!r}.")
+        raise InputError(f"NAME: expected a benchmark such as core, steer or methods, found {name!r}.")
     wanted = f"ferero_lab.bench.{name}"
     try:
         return importlib.import_module(wanted)
     except ModuleNotFoundError as error:
         if error.name in {wanted, "ferero_lab.bench"}:
-            raise InputError(f"NAME: there is no benchmark {name!r}; try core or steer.") from None
+            raise InputError(f"NAME: there is no benchmark {name!r}; try core, steer or methods.") from None
         raise MissingExtraError(f'bench: {error.name} is not installed; pip install "ferero[lab]".') from None

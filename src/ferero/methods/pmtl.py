@@ -132,7 +132,7 @@ class PMTL:
         counts = torch.cat(
             [is_second[..., None].expand(F.shape), torch.where(is_second[..., None], near, beyond)], dim=-1
         )
-        identity = torch.eye(preference.m).to(faces).expand(*faces.shape[:-2], -1, -1)
+        identity = torch.eye(preference.m, dtype=faces.dtype, device=faces.device).expand(*faces.shape[:-2], -1, -1)
         rows = torch.cat([identity, faces], dim=-2) * counts[..., None]
         weights = _shortest(rows, counts, observation.gramian.detach(), self.solver)
         return Decision(in_dtype_of(weights, observation.losses)), PMTLState(steps + 1, is_second.double())

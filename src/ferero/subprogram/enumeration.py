@@ -29,20 +29,20 @@ def candidates(order: int, inequalities: int, equalities: int, bounded: bool) ->
 
 
 @lru_cache(maxsize=32)
-def _states(order: int, inequalities: int, equalities: int, bounded: bool) -> Tensor:
-    """The states (C, k) of all sets: at least one row of the order is free."""
+def _states(order: int, inequalities: int, equalities: int, bounded: bool, device: torch.device) -> Tensor:
+    """The states (C, k) of all sets: at least one row of the order is free. Kept, since a copy to a GPU waits."""
     zero, free, upper, lower = STATES.values()
     f = [states for states in itertools.product((zero, free), repeat=order) if any(states)]
     g = itertools.product((zero, free, upper) if bounded else (zero, free), repeat=inequalities)
     h = itertools.product((free, upper, lower) if bounded else (free,), repeat=equalities)
-    return torch.tensor([list(itertools.chain(*parts)) for parts in itertools.product(f, g, h)])
+    return torch.tensor([list(itertools.chain(*parts)) for parts in itertools.product(f, g, h)], device=device)
 
 
 def enumerate_sets(programs: Programs) -> tuple[Tensor, Tensor]:
     """The best of all candidate sets: multipliers (P, k) and residual (P,)."""
     k, k_f, k_h = programs.linear.shape[-1], programs.simplex.shape[-1], programs.equalities
     bounded = isinstance(programs.bound, Tensor) or math.isfinite(programs.bound)
-    states = _states(k_f, k - k_f - k_h, k_h, bounded).to(programs.linear.device)[:, None]
+    states = _states(k_f, k - k_f - k_h, k_h, bounded, programs.linear.device)[:, None]
     fixed = torch.where(states == STATES["upper"], programs.upper, 0.0)
     fixed = torch.where(states == STATES["lower"], programs.lower, fixed)
     lam = programs.feasible(solve_free(programs, states == STATES["free"], fixed))

@@ -43,7 +43,7 @@ def solve_on_device(
     else:
         a = (rows.matrix[..., :k_f, :] != 0).any(dim=-1).to(F).expand(*values.shape[:-1], k_f)
         b = torch.ones_like(values[..., 0])
-    rates = torch.cat([torch.full((n,), c).to(F) for n, c in zip(rows.sizes, (0.0, c_g, c_h), strict=True)])
+    rates = torch.cat([F.new_full((n,), c) for n, c in zip(rows.sizes, (0.0, c_g, c_h), strict=True)])
     batch = np.broadcast_shapes(values.shape[:-1], gramian.shape[:-2])
     K = without_asymmetry(gramian.detach()).expand(*batch, m, m).reshape(-1, m, m)
     programs = Programs(

@@ -380,6 +380,7 @@ class Stepper:
 
     def _abandon(self) -> None:
         """Everything as it was before the cycle."""
+        self._branch.join()
         if self._cycle.kept is not None:
             self._cycle.kept.put_back()
         self._update.give_up()

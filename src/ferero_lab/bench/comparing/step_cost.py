@@ -46,12 +46,13 @@ def step_rows(device: str, quick: bool, tell: Callable[[Row], None]) -> list[Row
 
     The paper's m + 1 gradients (jacobian) are for information; on a GPU the bar is for the captured step.
     """
-    ways: tuple[Way, ...] = ("eager", "captured") if device == "cuda" else ("eager",)
+    ways: tuple[Way, ...] = ("captured", "eager") if device == "cuda" else ("eager",)
     rows = []
     for way in ways:
         for m in _LOSSES[device]:
             for kind in _KINDS:
-                ratios, plain = _ratios(m, kind, device, way, blocks=10 if quick else 40)
+                blocks = 10 if quick or (device == "cuda" and way == "eager") else 40
+                ratios, plain = _ratios(m, kind, device, way, blocks)
                 low, high = torch.tensor(ratios).quantile(torch.tensor([0.25, 0.75])).tolist()
                 has_bar = kind != "jacobian" and (device == "cpu" or way == "captured")
                 note = f"median of {len(ratios)}, middle half {low:.3f} to {high:.3f}; plain step {1e3 * plain:.3f} ms"

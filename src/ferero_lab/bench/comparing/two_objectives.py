@@ -102,7 +102,8 @@ def attempt(problem: Problem, start: Tensor, ray: Tensor, setting: Setting) -> T
     preference = ferero.Preference.ray(ray) if setting.knows_ray else ferero.Preference.pareto(2)
 
     def stop_there(progress: ferero.Progress) -> None:
-        if judge(problem, torch.as_tensor(progress.losses), ray, 0, 0.0, DEGREES, DISTANCE).reached:
+        losses = torch.as_tensor(progress.losses)
+        if float(ferero.ray_error(losses, ray)) < DEGREES and float(problem.distance_to_front(losses)) < DISTANCE:
             raise StopIteration
 
     found: list[ferero.Result] = []
