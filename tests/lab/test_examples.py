@@ -11,6 +11,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
     "two_losses_on_a_ray.py": ["converged", "second over first: 2.0"],
     "a_constraint.py": ["subject to error <= 0.3", "converged", "unattainable"],
+    "compare_methods.py": ["FereroPI ", "LinearScalarization ", "wanted 2; reads gramian, losses"],
     "own_problem_numpy.py": ["bend <= 0.2", "converged"],
     "train_plain_loop.py": ["after 400 steps", "left over right, on all examples"],
     "train_lightning.py": ["after 400 steps", "left over right"],
