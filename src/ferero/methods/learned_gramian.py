@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ferero.errors import InputError
 from ferero.methods.base import Decision, Observation, check_observation, in_dtype_of
-from ferero.methods.single_loop import adaptive_domain, apply_rows
+from ferero.methods.domain import adaptive_domain, apply_rows
 from ferero.preference import Preference
 from ferero.subprogram import Domain
 from ferero.subprogram.batched import solve_batched

@@ -9,11 +9,11 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from ferero.errors import InputError
 from ferero.geometry.projection import project_simplex, project_weighted_simplex
 from ferero.methods.base import Decision, Observation, check_observation, in_dtype_of
+from ferero.methods.domain import adaptive_domain, apply_rows
 from ferero.preference import Preference
 from ferero.subprogram import Domain
 
@@ -220,31 +220,3 @@ def _parts_of(method: FereroSA, preference: Preference, device: torch.device) ->
         S.new_ones(p.m).to(device),
         S.new_ones(S.shape[-2]).to(device),
     )
-
-
-def apply_rows(matrix: Tensor, vectors: Tensor, offset: Tensor | None = None) -> Tensor:
-    """``M v + b``, (..., k) for M (..., k, m), v (..., m) and b (..., k)."""
-    if matrix.ndim == 2 and vectors.ndim == 1:
-        return matrix @ vectors if offset is None else torch.addmv(offset, matrix, vectors)
-    if matrix.ndim == 2:
-        return linear(vectors, matrix, offset)
-    product = (matrix @ vectors[..., None])[..., 0]
-    return product if offset is None else product + offset
-
-
-def adaptive_domain(a: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The domain of ``a = A F`` (..., k), and its b (...); where no loss is known yet, that of equal losses."""
-    b = a.sum(dim=-1)
-    if a.device.type == "cpu":
-        is_empty = b <= 0 if seen is None else (b <= 0) & (seen > 0).any(dim=-1)
-        if float(a.min()) < 0 or bool(is_empty.any()):
-            raise InputError(
-                f"losses: the adaptive domain needs A F >= 0 with a positive sum, found entries from "
-                f"{float(a.min()):.4g} and a sum of {float(b.min()):.4g}; subtract a lower bound from the losses "
-                'or use domain="simplex".'
-            )
-        if seen is None:
-            return a, b
-    a = a.clamp(min=0)
-    a = torch.where((b > 0)[..., None], a, 1.0)
-    return a, a.sum(dim=-1)

@@ -15,7 +15,7 @@ from torch import Tensor
 from ferero.subprogram.enumeration import candidates, enumerate_sets, on_segment, solve_free
 from ferero.subprogram.programs import TINY, Programs, Scaled
 
-__all__ = ["solve_batched"]
+__all__ = ["solve_batched", "solve_programs"]
 
 CANDIDATES = 64  # sets of free multipliers up to which enumeration is cheaper and exact
 ITERATIONS = 30
@@ -50,12 +50,17 @@ def solve_batched(
     Returns:
         Multipliers (P, k) and their residual (P,), as :meth:`Program.residual` defines it.
     """
-    programs = Programs(rows, gramian, linear, simplex, total, equalities, bound)
-    k, k_f = linear.shape[-1], simplex.shape[-1]
-    if k == k_f == 2 and linear.device.type == "cpu" and bool(simplex.all()):  # to look is free on the CPU only
+    return solve_programs(Programs(rows, gramian, linear, simplex, total, equalities, bound))
+
+
+def solve_programs(programs: Programs) -> tuple[Tensor, Tensor]:
+    """The same for programs already put together."""
+    k, k_f, k_h = programs.linear.shape[-1], programs.simplex.shape[-1], programs.equalities
+    is_near = programs.linear.device.type == "cpu"  # to look is free on the CPU only
+    if k == k_f == 2 and is_near and bool(programs.simplex.all()):
         return on_segment(programs)
-    bounded = isinstance(bound, Tensor) or math.isfinite(bound)
-    if candidates(k_f, k - k_f - equalities, equalities, bounded) <= CANDIDATES:
+    bounded = isinstance(programs.bound, Tensor) or math.isfinite(programs.bound)
+    if candidates(k_f, k - k_f - k_h, k_h, bounded) <= CANDIDATES:
         return enumerate_sets(programs)
     return _interior_point(programs)
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ferero.preference import Preference
-from ferero.subprogram.batched import solve_batched
+from ferero.subprogram.batched import solve_programs
 from ferero.subprogram.program import Domain
 from ferero.subprogram.programs import Programs
 from ferero.subprogram.solution import Solution, Status
@@ -83,15 +83,7 @@ def _rows_on(preference: Preference, device: torch.device) -> _Rows:
 
 
 def _packed(programs: Programs, sizes: tuple[int, int, int], batch: tuple[int, ...]) -> Solution:
-    lam, residual = solve_batched(
-        programs.rows,
-        programs.gramian,
-        programs.linear,
-        programs.simplex,
-        programs.total,
-        programs.equalities,
-        programs.bound,
-    )
+    lam, residual = solve_programs(programs)
     weights = (lam[:, None] @ programs.rows)[:, 0]
     slopes = -(programs.gramian @ weights[..., None])[..., 0]
     left = programs.linear - (programs.quadratic @ lam[..., None])[..., 0]

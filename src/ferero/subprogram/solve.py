@@ -15,7 +15,7 @@ from torch import Tensor
 from ferero.errors import InputError, NonFiniteError
 from ferero.geometry.arrays import ArrayLike, check_finite, to_float64
 from ferero.preference import Preference
-from ferero.subprogram.batched import solve_batched
+from ferero.subprogram.batched import solve_programs
 from ferero.subprogram.consistency import is_doubtful, is_inconsistent
 from ferero.subprogram.exact import solve_exact
 from ferero.subprogram.frank_wolfe import frank_wolfe
@@ -38,15 +38,7 @@ _ROUNDING = {t: torch.finfo(t).eps for t in (torch.float32, torch.float16, torch
 _IN_TORCH: dict[str, Callable[[Programs], Tensor]] = {
     "pgd": pgd,
     "frank-wolfe": frank_wolfe,
-    "batched": lambda programs: solve_batched(
-        programs.rows,
-        programs.gramian,
-        programs.linear,
-        programs.simplex,
-        programs.total,
-        programs.equalities,
-        programs.bound,
-    )[0],
+    "batched": lambda programs: solve_programs(programs)[0],
 }
 
 
