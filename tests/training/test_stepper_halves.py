@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, UserDict, defaultdict, namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -118,3 +118,27 @@ def test_batch_encodings():
 def test_what_cannot_be_halved(batch, message):
     with pytest.raises(InputError, match=f"(?s){message}"):
         halve(batch)
+
+
+def test_a_list_of_mappings_is_a_list_of_examples():
+    batch = [{"tokens": torch.full((6,), i)} for i in range(4)]
+    first, second = halve(batch)
+    assert [int(example["tokens"][0]) for example in first] == [0, 1]
+    assert [int(example["tokens"][0]) for example in second] == [2, 3]
+    assert all(len(example["tokens"]) == 6 for example in (*first, *second))
+    with pytest.raises(InputError, match=r"batch\[1\]: expected 3 examples, as the batch's first part has, found 4"):
+        halve((torch.zeros(3), batch))
+
+
+def test_a_dataclass_with_a_computed_field():
+    @dataclass(frozen=True)
+    class Batch:
+        x: torch.Tensor
+        size: torch.Tensor = field(init=False)
+
+        def __post_init__(self):
+            object.__setattr__(self, "size", self.x + 1)
+
+    first, second = halve(Batch(torch.arange(4)))
+    assert first.x.tolist() == [0, 1]
+    assert second.size.tolist() == [3, 4]

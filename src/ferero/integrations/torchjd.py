@@ -72,7 +72,7 @@ class FromTorchJD:
         if any(hasattr(part, "reset") for part in weighting.modules()):
             raise UnsupportedError(
                 f"aggregator: {type(self.aggregator).__name__} keeps a state of its own, which a resumed run would "
-                "lose; take one without, such as UPGrad()."
+                "lose; take one without, such as IMTLG()."
             )
 
     def understands(self, preference: Preference) -> str | None:
@@ -128,6 +128,8 @@ class MethodWeighting(Weighting[Any]):
 
     def __init__(self, method: Method[Any], preference: Preference) -> None:
         super().__init__()
+        if isinstance(method, type):
+            raise InputError(f"method: expected an instance, found the class; write {method.__name__}().")
         if "slopes" in method.requires:
             raise UnsupportedError(
                 f"method: {type(method).__name__} reads slopes, which TorchJD does not compute; use ferero.Stepper."
@@ -178,6 +180,6 @@ def _weighting_of(aggregator: object) -> Weighting[Any]:
     if isinstance(aggregator, (Aggregator, Weighting)):
         raise UnsupportedError(
             f"aggregator: {type(aggregator).__name__} looks at the gradients themselves, and a method sees only their "
-            "products; take one that weighs by the gramian, such as UPGrad()."
+            "products; take one that weighs by the gramian, such as IMTLG()."
         )
-    raise InputError(f"aggregator: expected one of torchjd.aggregation, such as UPGrad(), found {aggregator!r}.")
+    raise InputError(f"aggregator: expected one of torchjd.aggregation, such as IMTLG(), found {aggregator!r}.")

@@ -22,17 +22,15 @@ def apply_rows(matrix: Tensor, vectors: Tensor, offset: Tensor | None = None) ->
 
 
 def adaptive_domain(a: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The domain of ``a = A F`` (..., k), and its b (...); where no loss is known yet, that of equal losses."""
+    """The domain of ``a = A F`` (..., k), and its b (...); where all are 0 or unknown, that of equal losses."""
     b = a.sum(dim=-1)
     if a.device.type == "cpu":
-        is_empty = b <= 0 if seen is None else (b <= 0) & (seen > 0).any(dim=-1)
-        if float(a.min()) < 0 or bool(is_empty.any()):
+        if float(a.min()) < 0:
             raise InputError(
-                f"losses: the adaptive domain needs A F >= 0 with a positive sum, found entries from "
-                f"{float(a.min()):.4g} and a sum of {float(b.min()):.4g}; subtract a lower bound from the losses "
-                'or use domain="simplex".'
+                f"losses: the adaptive domain needs A F >= 0, found entries from {float(a.min()):.4g}; subtract a "
+                'lower bound from the losses or use domain="simplex".'
             )
-        if seen is None:
+        if seen is None and bool((b > 0).all()):
             return a, b
     a = a.clamp(min=0)
     a = torch.where((b > 0)[..., None], a, 1.0)

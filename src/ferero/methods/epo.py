@@ -156,7 +156,7 @@ def _check_sign(F: Tensor) -> None:
     if F.device.type == "cpu" and bool((F < 0).any()):  # elsewhere a look at the numbers would wait for the device
         raise InputError(
             f"losses: EPO compares the losses' shares, which must not be negative, found {float(F.min()):.4g}; "
-            "subtract a lower bound from them (lower= in minimize), or use ferero.Ferero()."
+            "subtract a lower bound from them where they are computed, or use ferero.Ferero()."
         )
 
 

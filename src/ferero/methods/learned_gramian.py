@@ -226,7 +226,8 @@ class FereroQG:
             _flat(a, batch, 1),
             _flat(b, batch, 0),
         )
-        is_exact = self.solver == "exact" or (self.solver == "auto" and F.device.type == "cpu" and len(programs[0]) <= _FEW)
+        is_small = F.device.type == "cpu" and len(programs[0]) <= _FEW
+        is_exact = self.solver == "exact" or (self.solver == "auto" and is_small)
         solve = _one_by_one if is_exact else solve_batched
         lam = solve(*programs, parts.equalities, parts.bound)[0].reshape(*batch, -1)
         return torch.where(is_known, lam, parts.uniform)

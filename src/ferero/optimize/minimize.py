@@ -23,6 +23,7 @@ from ferero.optimize.runs import Outcome, Round
 from ferero.optimize.setup import build_merit
 from ferero.optimize.step_rule import Backtracking, FixedStep, StepRule
 from ferero.preference import Preference
+from ferero.preference.move import shifted
 from ferero.subprogram.program import Array
 
 __all__ = ["minimize", "minimize_many"]
@@ -212,7 +213,7 @@ def _result(
     if outcome.status == "stopped":
         message = f"stopped by the callback at {kkt}."
     if outcome.status == "settled":
-        message = f"no step makes the method's own merit fall: it has arrived where it leads to. {message}"
+        message = f"the method has no step left to take: it has arrived where it leads to. {message}"
     x = evaluator.restore(outcome.point)
     return Result(
         x=x,
@@ -252,23 +253,17 @@ def _seen_by(method: Method[Any], preference: Preference, lower: Array) -> Prefe
     """The same preference about ``F - lower``."""
     if not lower.any():
         return preference
-    shift = torch.from_numpy(lower)
-    shifted = Preference.from_matrices(
-        A=preference.A,
-        B_g=preference.B_g,
-        b_g=preference.b_g + preference.B_g @ shift,
-        B_h=preference.B_h,
-        b_h=preference.b_h + preference.B_h @ shift,
-        names=preference.names,
-    )
-    refusal = method.understands(shifted)
+    moved = shifted(preference, torch.from_numpy(lower))
+    refusal = method.understands(moved)
     if refusal is not None:
-        raise UnsupportedError(f"lower: it moves the preference to where this method cannot follow. {refusal}")
-    return shifted
+        raise UnsupportedError(f"lower: about the losses above it the preference is another one. {refusal}")
+    return moved
 
 
 def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float) -> None:
-    if isinstance(method, type) or not hasattr(method, "update"):
+    if isinstance(method, type):
+        raise InputError(f"method: expected an instance, found the class; write {method.__name__}().")
+    if not hasattr(method, "update"):
         raise InputError(f"method: expected a method such as ferero.Ferero(), found {method!r}.")
     check_understood(method, preference)
     if isinstance(step, str):

@@ -11,11 +11,12 @@ import torch
 from ferero.methods import Merited
 from ferero.optimize.evaluator import Evaluator
 from ferero.preference import Preference
-from ferero.subprogram.program import EPSILON, Array
+from ferero.subprogram.program import Array
 
 __all__ = ["DIVERGED", "Backtracking", "FixedStep", "StepRule", "Taken"]
 
 DIVERGED = 1e100  # losses and gradients beyond this are as good as infinite
+VANISHED = 1e-12  # of what the gradients would add up to if nothing cancelled
 FIRST_LENGTH = 0.5  # of the first step tried, as a distance
 SUFFICIENT = 0.1  # share of the predicted fall that must come true
 SHORTER, LONGER = 0.3, 2.5
@@ -45,9 +46,12 @@ class FixedStep:
 
     step: float
 
-    def __call__(self, evaluator: Evaluator, x: Array, losses: Array, jacobian: Array, weights: Array) -> Taken:  # noqa: ARG002
-        """The step, whatever comes of it."""
-        point = x - self.step * (weights @ jacobian)
+    def __call__(self, evaluator: Evaluator, x: Array, losses: Array, jacobian: Array, weights: Array) -> Taken | None:  # noqa: ARG002
+        """The step, whatever comes of it; None where the direction has vanished."""
+        direction = weights @ jacobian
+        if float(np.linalg.norm(direction)) <= VANISHED * float(np.abs(weights) @ np.linalg.norm(jacobian, axis=1)):
+            return None
+        point = x - self.step * direction
         return Taken(point, evaluator.losses(point[None])[0], self.step, 1)
 
 
@@ -71,7 +75,7 @@ class Backtracking:
         direction = -weights @ jacobian
         size = float(np.linalg.norm(direction))
         rate = self._rate(losses, jacobian @ direction)
-        if size <= EPSILON * float(np.abs(weights) @ np.linalg.norm(jacobian, axis=1)) or rate >= 0:
+        if size <= VANISHED * float(np.abs(weights) @ np.linalg.norm(jacobian, axis=1)) or rate >= 0:
             return None
         t = self._length / size
         for trial in range(1, TRIALS + 1):

@@ -1,4 +1,4 @@
-"""A preference's tensors on another device or in another dtype."""
+"""A preference's tensors on another device or in another dtype, or about losses that are counted from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ferero.errors import InputError
 if TYPE_CHECKING:
     from ferero.preference.preference import Preference
 
-__all__ = ["moved_fields"]
+__all__ = ["moved_fields", "shifted"]
 
 _TENSORS = ("A", "B_g", "b_g", "margins", "B_h", "b_h", "_ray", "through")
 
@@ -37,3 +37,13 @@ def moved_fields(
     members = tuple(member.to(device, dtype) for member in preference.members)
     is_same = all(new is old for new, old in zip(members, preference.members, strict=True))
     return changed if is_same else {**changed, "members": members}
+
+
+def shifted(preference: Preference, lower: Tensor) -> Preference:
+    """The same wish about ``F - lower``, for lower (m,); a ray keeps its direction, and starts elsewhere."""
+    through = None
+    if preference.ray is not None:
+        start = -lower if preference.through is None else preference.through - lower
+        through = start if bool((start != 0).any()) else None
+    values = {"b_g": preference.b_g + preference.B_g @ lower, "b_h": preference.b_h + preference.B_h @ lower}
+    return type(preference)._of(**{**vars(preference), **values, "through": through})

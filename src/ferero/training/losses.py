@@ -83,8 +83,9 @@ def check_attached(losses: Losses, names: Sequence[str], counts: Counts = None) 
     if found:
         raise InputError(
             f"losses: {found[0]!r} is not attached to the graph, so no gradient can reach the model; pass the loss "
-            "itself, not its .item() or .detach(). For a metric without a gradient pass a differentiable surrogate "
-            f"here and its measured value by steer.observe({found[0]}=...)."
+            "itself, not its .item() or .detach(), with gradients enabled and something to train behind it. For a "
+            f"metric without a gradient pass a differentiable surrogate here, and to a Steer its measured value by "
+            f"steer.observe({found[0]}=...)."
         )
 
 

@@ -20,16 +20,19 @@ Status = Literal["met", "met_within_noise", "not_met", "saturated", "oscillating
 _ORDER: tuple[Status, ...] = ("met", "met_within_noise", "not_met", "saturated", "oscillating")
 _TOLERANCE = 0.01  # violation relative to the size of the constraint's own terms that still counts as met
 
+_ALIKE = 0.9  # share of a variance that is motion from which it is no noise
+_LARGE = 0.05  # of the largest loss: swings that matter
+_ENOUGH = 50  # values before swings are believed
 ADVICE: dict[Status, str] = {
     "met": "Met. Nothing to do.",
     "met_within_noise": "Met as far as the noise of the batches lets one see; a larger batch or a lower learning rate "
     "would make it sure, and for an inequality .with_margin(z).",
     "not_met": "Not met yet. If the trend is towards it, train on; otherwise give the controller more time or a larger "
     "learning rate, or see whether another constraint stands against it.",
-    "saturated": "Its multiplier is at the bound and the constraint is still violated: raise FereroPI(bound=...), or "
+    "saturated": "Its multiplier is at the bound and the constraint is still violated: raise the method's bound=, or "
     "relax it: it may not be to be had near here beside the other wishes.",
-    "oscillating": "It swings to and fro. The integral gain has been lowered; if it goes on, lower the learning rate "
-    "or the momentum, or raise FereroPI(integral_time=...).",
+    "oscillating": "It swings to and fro. Lower the learning rate or the momentum, or the method's own gain: FereroPI, "
+    "which has lowered its integral gain already, by integral_time=, FereroSA by gamma=.",
 }
 
 
@@ -121,6 +124,8 @@ def make_report(
     if isinstance(method, Diagnosing):
         diagnosis = method.diagnose(preference, state)
         saturated, swinging = diagnosis.saturated.cpu(), diagnosis.oscillating.cpu()
+    else:
+        swinging = _swings(record).cpu() & (values.abs() <= _TOLERANCE * sizes + 2 * spread)
     waiting = _waiting(preference, record, observed)
     rows = []
     for i, label in enumerate((*preference.labels_g, *preference.labels_h)):
@@ -202,6 +207,13 @@ def _judge(away: float, error: float, tolerance: float, is_saturated: bool, is_s
     if away <= tolerance + 2 * error:
         return "met_within_noise"
     return "saturated" if is_saturated else "not_met"
+
+
+def _swings(record: Record) -> Tensor:
+    """Rows (r,) whose values move about, and not by the noise of batches: successive ones are alike, or opposite."""
+    variance = record.variance.clamp(min=torch.finfo(record.variance.dtype).tiny)
+    is_motion = (record.covariance / variance).abs() > _ALIKE
+    return is_motion & (variance.sqrt() > _LARGE * record.size.max()) & (record.updates >= _ENOUGH)
 
 
 def _sizes(preference: Preference, record: Record) -> Tensor:

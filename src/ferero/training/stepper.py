@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -46,9 +47,13 @@ class Stepper:
 
     A step in which a loss, a gradient or a weight is not finite is refused: parameters, optimizer, multipliers, slopes
     and buffers stay as they were, and a call that is refused is as if it had not been made (where it raises, the whole
-    cycle of ``accumulate`` calls is). On a GPU a step waits for the device once, to learn this. Captured in a CUDA
-    graph (after some plain steps, with an optimizer that can be captured) it never does: a bad step changes nothing
-    there either, but nobody can raise: see ``out.skipped``.
+    cycle of ``accumulate`` calls is). Only what `loss_fn` raises in its last look, after the optimizer's step, comes
+    when that step counts already; a loss that is not finite there is met by the next step. On a GPU a step waits for
+    the device once, to learn this. Captured in a CUDA graph (after some plain steps, with an optimizer that can be
+    captured) it never does: a bad step changes nothing there either, but nobody can raise: see ``out.skipped``.
+
+    A step is taken in whatever mode the model is, training or not. A name may be absent from the losses, or None,
+    except with methods of a gramian: its weight holds, and ``out.losses`` has NaN there.
 
     Under DistributedDataParallel losses, slopes and gramian are those of the joint batch, and all ranks decide alike;
     `loss_fn` is then also called with the bare module. Under `fully_shard` slopes must be "realized".
@@ -112,10 +117,13 @@ class Stepper:
             step_size=step_size,
             on_nonfinite=on_nonfinite,
             split=split,
+            loss_fn=loss_fn,
+            scaler=scaler,
+            generator=generator,
         )
         self._update = Update(optimizer, clip_norm, scaler, group)
         parameters = self._update.parameters() if hasattr(optimizer, "param_groups") else []
-        check_model(model, optimizer, parameters, method=method, slopes=slopes, group=group)
+        check_model(model, optimizer, parameters, method=method, slopes=slopes, step_size=step_size, group=group)
         self.model, self.loss_fn, self.preference, self.optimizer = model, loss_fn, preference, optimizer
         self.method, self.double_sampling, self.split, self.generator = method, double_sampling, split, generator
         self.accumulate, self.on_nonfinite, self.chunk, self.group = accumulate, on_nonfinite, chunk, group
@@ -141,16 +149,21 @@ class Stepper:
             NonFiniteError: With ``on_nonfinite="raise"``; nothing has changed.
             UnsupportedError: An operator without forward mode, with ``slopes="forward"``.
         """
-        first, second = self._batches(batch, twin)
+        drawn = None if self.generator is None else self.generator.get_state()
         kept = self._look.keep()
-        if self._cycle.calls == 0:
-            self.optimizer.zero_grad(set_to_none=True)
-            self._cycle = Cycle(kept)
         try:
-            return self._call(first, second, kept)
+            first, second = self._batches(batch, twin)
+            if self._cycle.calls == 0:
+                self.optimizer.zero_grad(set_to_none=True)
+                self._cycle = Cycle(kept)
+            out = self._call(first, second, kept)
         except BaseException:
             self._abandon()
+            self._redraw(drawn)
             raise
+        if out.skipped is True:
+            self._redraw(drawn)
+        return out
 
     # what happened -------------------------------------------------------------------------------------
 
@@ -214,7 +227,8 @@ class Stepper:
         """Go on where another stepper was.
 
         Raises:
-            InputError: It was saved by another version, or for other losses, constraints or another method.
+            InputError: It was saved by another version, or for other losses, other numbers of constraints or another
+                class of method; thresholds and gains may differ.
         """
         load_state(state, self._memory, self.generator)
         self._cycle = Cycle()
@@ -232,7 +246,17 @@ class Stepper:
             return batch, batch
         if twin is not None:
             return batch, twin
-        return halve(batch, self.generator) if self.split is None else self.split(batch)
+        if self.split is None:
+            return halve(batch, self.generator)
+        halves = self.split(batch)
+        if len(halves) != 2:
+            raise InputError(f"split: expected a function that gives two halves, found {len(halves)} back.")
+        return halves[0], halves[1]
+
+    def _redraw(self, drawn: Tensor | None) -> None:
+        """Let the generator draw again what a refused call has drawn."""
+        if self.generator is not None and drawn is not None:
+            self.generator.set_state(drawn)
 
     def _call(self, first: Any, second: Any, kept: Kept) -> Stepped:
         cycle = self._cycle
@@ -248,10 +272,11 @@ class Stepper:
             if not is_late and not bool(torch.isfinite(joint.means).all()):
                 kept.put_back()
                 cycle.seconds.pop()
-                return self._refuse(joint.means, self._bad_losses(joint.means))
+                return _of_present(self._refuse(joint.means, self._bad_losses(joint.means)), joint.counts)
             self._add_gradient(reading, joint)
         cycle.calls += 1
-        return self._finish(joint.means) if is_last else self._told(joint.means, cycle.proposal)
+        out = self._finish(joint.means) if is_last else self._told(joint.means, cycle.proposal)
+        return _of_present(out, joint.counts)
 
     def _forward(self, batch: Any) -> Reading:
         """The losses with the graph; for a gramian of the bare module, whose backward passes no wrapper may see."""
@@ -336,7 +361,12 @@ class Stepper:
         if where is None and (cycle.is_spoiled or not bool(is_good)):
             return self._refuse_step(means, before)
         update.take(parameters, where)
-        slopes = self._meter.after(cycle.seconds, before) if self._needs_slopes else None
+        try:
+            slopes = self._meter.after(cycle.seconds, before) if self._needs_slopes else None
+        except BaseException:  # the step has been taken, so it counts; what it did is not known
+            self._memory.accept(cycle.proposal, torch.zeros_like(self._memory.slopes), where)
+            self._cycle = Cycle()
+            raise
         self._memory.accept(cycle.proposal, slopes, where)
         if where is not None and cycle.kept is not None:
             cycle.kept.put_back(unless=where)
@@ -391,3 +421,13 @@ class Stepper:
         """The names of losses that are not finite."""
         is_finite = torch.isfinite(means).tolist()
         return ", ".join(name for name, ok in zip(self.preference.names, is_finite, strict=True) if not ok)
+
+    def __repr__(self) -> str:
+        return f"Stepper({self.method}, {self.preference}, slopes={self._meter.kind!r}, accumulate={self.accumulate})"
+
+
+def _of_present(out: Stepped, counts: Tensor | None) -> Stepped:
+    """NaN in the place of losses that were missing."""
+    if counts is None:
+        return out
+    return replace(out, losses=torch.where(counts > 0, out.losses, torch.nan))

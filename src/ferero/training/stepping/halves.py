@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from numbers import Number
 from typing import Any, TypeAlias
@@ -27,7 +27,8 @@ def halve(batch: Any, generator: torch.Generator | None = None) -> tuple[Any, An
     """The two halves of a batch along the first dimension of its tensors; of an odd number the first gets more.
 
     Tuples, lists, mappings, named tuples and dataclasses are gone through and rebuilt. Tensors and arrays are split,
-    and so are lists of plain values (texts, numbers) of the batch's length; scalars and other plain values go to both.
+    and so are lists of plain values (texts, numbers) of the batch's length, and lists of mappings, one an example;
+    scalars and other plain values go to both.
 
     Args:
         batch: Any nesting of tensors (n, ...).
@@ -66,8 +67,8 @@ def _take(item: Any, index: Index, n: int, where: str) -> Any:
     """The examples of an index; ``where`` is how the item is reached, for messages."""
     if isinstance(item, Tensor | np.ndarray):
         return _take_rows(item, index, n, where)
-    if _is_plain_list(item):
-        return _take_values(item, index) if len(item) == n else item
+    if _is_plain_list(item) or _is_list_of_examples(item):
+        return _take_values(item, index, n, where)
     if isinstance(item, PackedSequence):
         raise InputError(_cannot(where, item))
     if isinstance(item, Mapping):
@@ -77,7 +78,7 @@ def _take(item: Any, index: Index, n: int, where: str) -> Any:
         return type(item)(*parts) if hasattr(item, "_fields") else type(item)(parts)
     if is_dataclass(item) and not isinstance(item, type):
         parts_by_name = {f.name: _take(getattr(item, f.name), index, n, f"{where}.{f.name}") for f in fields(item)}
-        return replace(item, **parts_by_name)
+        return _with_parts(item, parts_by_name)
     if isinstance(item, _ATOMS):
         return item
     raise InputError(_cannot(where, item))
@@ -98,8 +99,23 @@ def _take_rows(item: Any, index: Index, n: int, where: str) -> Any:
     return item.index_select(0, index.to(item.device)) if isinstance(item, Tensor) else item[index.cpu().numpy()]
 
 
-def _take_values(item: Any, index: Index) -> Any:
+def _take_values(item: Any, index: Index, n: int, where: str) -> Any:
+    if len(item) != n and _is_list_of_examples(item):
+        raise InputError(
+            f"{where}: expected {n} examples, as the batch's first part has, found {len(item)}; pass split=, a "
+            "function from a batch to its two halves, or a second batch as twin=."
+        )
+    if len(item) != n:
+        return item
     return item[index] if isinstance(index, slice) else type(item)(item[i] for i in index.tolist())
+
+
+def _with_parts(item: Any, parts: dict[str, Any]) -> Any:
+    """A copy of a dataclass with other values, its frozen and computed fields included."""
+    made = copy.copy(item)
+    for name, part in parts.items():
+        object.__setattr__(made, name, part)
+    return made
 
 
 def _rebuild(item: Mapping[Any, Any], parts: dict[Any, Any]) -> Any:
@@ -116,6 +132,9 @@ def _lengths(item: Any) -> Iterator[int]:
     if isinstance(item, Tensor | np.ndarray):
         if item.ndim > 0:
             yield len(item)
+        return
+    if _is_list_of_examples(item):
+        yield len(item)
         return
     for part in _parts(item):
         yield from _lengths(part)
@@ -146,6 +165,12 @@ def _is_plain_list(item: Any) -> bool:
         and len(item) > 0
         and all(isinstance(value, _ATOMS) for value in item)
     )
+
+
+def _is_list_of_examples(item: Any) -> bool:
+    """Whether it is a list of mappings, each of which is one example and not a part of all."""
+    is_list = isinstance(item, tuple | list) and not hasattr(item, "_fields") and len(item) > 0
+    return is_list and all(isinstance(value, Mapping) for value in item)
 
 
 def _cannot(where: str, item: Any) -> str:

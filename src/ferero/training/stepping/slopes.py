@@ -42,14 +42,14 @@ class SlopeMeter:
         step_size: float | None,
         group: distributed.ProcessGroup | None,
     ) -> None:
-        self._bare, self._look, self._sums, self._kind = bare(model), look, sums, kind
+        self._bare, self._look, self._sums, self.kind = bare(model), look, sums, kind
         self._optimizer, self._step_size, self._group = optimizer, step_size, group
         self._seed = 0
 
     @property
     def is_realized(self) -> bool:
         """Whether losses are looked at before and after, and the gradient is not."""
-        return self._kind == "realized"
+        return self.kind == "realized"
 
     def before(self, batches: Sequence[Any], parameters: Sequence[Tensor]) -> Tensor:
         """Before the optimizer's step, with the gradient in place: the losses if realised, else the slopes, (m,)."""
@@ -58,7 +58,7 @@ class SlopeMeter:
             return self._mean(*self._look.sums(batches, self._seed), len(batches))
         gradients = [parameter.grad for parameter in parameters]
         with self._look.aside(self._seed):
-            if self._kind == "forward":
+            if self.kind == "forward":
                 found = forward_slopes(self._bare, lambda model: self._sums(model, batches), parameters, gradients)
                 return self._mean(*found, len(batches))
             with torch.enable_grad():
