@@ -148,8 +148,6 @@ def test_zeros_are_no_trouble(solver):
             weights = decide(EPO(solver=solver), Preference.ray([1.0, 1.0, 2.0]), F, K)[0].weights
             assert weights.isfinite().all()
             assert float(weights.sum()) == pytest.approx(1)
-    weights = decide(EPO(solver=solver), Preference.ray([0.0, 1.0]), [1.0, 1.0], np.eye(2))[0].weights
-    assert float(weights.sum()) == pytest.approx(1)  # nothing is to gain from either
 
 
 def test_no_value_is_looked_at_away_from_the_cpu():
@@ -206,3 +204,7 @@ def test_it_ends_on_the_ray_and_on_the_front(ray):
     result = ferero.minimize(fun, x0, Preference.ray(ray), method=EPO(), step=0.01, max_iter=600)
     assert float(ferero.ray_error(result.losses, ray)) < 1.0
     assert result.kkt.stationarity < 0.01
+
+
+def test_a_ray_with_zeros_is_refused():
+    assert "make every entry positive" in (EPO().understands(Preference.ray([0.0, 1.0])) or "")

@@ -82,7 +82,7 @@ def test_bfloat16_points_are_taken() -> None:
     ("call", "message"),
     [
         (lambda: minimize(two, X, Preference.pareto(2), method="ferero"), "method: expected a method"),  # type: ignore[arg-type]
-        (lambda: minimize(two, X, Preference.pareto(2), method=Ferero), "method: expected a method"),  # type: ignore[arg-type]
+        (lambda: minimize(two, X, Preference.pareto(2), method=Ferero), "method: expected an instance"),  # type: ignore[arg-type]
         (lambda: minimize("two", X, Preference.pareto(2)), "fun: expected a function"),  # type: ignore[arg-type]
         (lambda: Ferero(domain="x"), "domain: expected"),  # type: ignore[arg-type]
         (lambda: Ferero(c_g=-1.0), "c_g: expected a positive"),

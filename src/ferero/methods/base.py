@@ -191,6 +191,8 @@ def check_observation(
         if value.device.type == "cpu":  # elsewhere a look at the numbers would wait for the device
             check_finite(value, part, NonFiniteError)
     F = observation.losses
+    if observation.present is not None and "gramian" in required:
+        raise InputError(f"present: {name} needs the gradient of every loss, found some missing; leave present out.")
     if F.shape[-1] != preference.m:
         raise InputError(
             f"losses: expected shape (..., {preference.m}), one number for each of "

@@ -21,8 +21,17 @@ def apply_rows(matrix: Tensor, vectors: Tensor, offset: Tensor | None = None) ->
     return product if offset is None else product + offset
 
 
-def adaptive_domain(a: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The domain of ``a = A F`` (..., k), and its b (...); where all are 0 or unknown, that of equal losses."""
+def adaptive_domain(a: Tensor, seen: Tensor | None, used: Tensor) -> tuple[Tensor, Tensor]:
+    """The domain of ``a = A F`` (..., k), and its b (...); where all are 0 or unknown, that of equal losses.
+
+    Args:
+        a: A F, (..., k).
+        seen: Above 0 for losses that are known, (..., m); None for all.
+        used: 1 for rows that are no padding, (..., k).
+
+    Raises:
+        InputError: A negative entry; looked for on the CPU only.
+    """
     b = a.sum(dim=-1)
     if a.device.type == "cpu":
         if float(a.min()) < 0:
@@ -33,5 +42,5 @@ def adaptive_domain(a: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
         if seen is None and bool((b > 0).all()):
             return a, b
     a = a.clamp(min=0)
-    a = torch.where((b > 0)[..., None], a, 1.0)
+    a = torch.where((b > 0)[..., None], a, used)
     return a, a.sum(dim=-1)

@@ -87,6 +87,9 @@ class EPO:
 
     def understands(self, preference: Preference) -> str | None:
         """None for a ray from the origin or no constraint, else what it cannot do."""
+        rays = [member.ray for member in preference.members or (preference,)]
+        if any(ray is not None and bool((ray == 0).any()) for ray in rays):
+            return "EPO compares shares r_i f_i, and a ray with zeros leaves it none; make every entry positive."
         return knows_rays_only(self, preference)
 
     def init(self, preference: Preference) -> EPOState:

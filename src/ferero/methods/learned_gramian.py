@@ -217,7 +217,7 @@ class FereroQG:
         K = estimate * (unit[..., :, None] * unit[..., None, :]) + torch.diag_embed(inertia)
         held = inertia * apply_rows(parts.transposed, last)
         linear = apply_rows(parts.pull, F, parts.offset) + apply_rows(parts.rows, held)
-        a, b = parts.simplex or adaptive_domain(apply_rows(parts.A, F), seen)
+        a, b = parts.simplex or adaptive_domain(apply_rows(parts.A, F), seen, parts.used)
         batch = F.shape[:-1]
         programs = (
             _flat(parts.rows, batch, 2),
@@ -252,6 +252,7 @@ class _Parts(NamedTuple):
         pull: ``C S`` with C the diagonal of 0, c_g, c_h, (..., k, m).
         offset: ``C b``, (..., k).
         uniform: Equal multipliers for the order's rows, in its domain, (..., k).
+        used: 1 for the order's rows that are no padding, (..., k_f).
         simplex: a (..., k_f) and b (...) of the domain that does not move; None for the adaptive one.
         equalities: The number of equalities.
         bound: Of the constraints' multipliers.
@@ -263,6 +264,7 @@ class _Parts(NamedTuple):
     pull: Tensor
     offset: Tensor
     uniform: Tensor
+    used: Tensor
     simplex: tuple[Tensor, Tensor] | None
     equalities: int
     bound: float
@@ -286,6 +288,7 @@ def _parts_of(method: FereroQG, preference: Preference, device: torch.device) ->
         (rates[:, None] * S).to(device),
         (rates * b).to(device),
         torch.nn.functional.pad(uniform, (0, constraints)).to(device),
+        a.to(device),
         (a.to(device), torch.ones_like(a[..., 0], device=device)) if is_simplex else None,
         p.m_h,
         math.inf if method.bound is None else method.bound,

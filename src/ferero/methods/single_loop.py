@@ -141,7 +141,7 @@ class FereroSA:
         lam = old.multipliers
         if slopes is not None:
             s = slopes.detach().to(F)
-            s = s.expand_as(F) if present is None else torch.where(present, s, 0.0)
+            s = (s if present is None else torch.where(present, s, 0.0)).expand_as(F)
             push = apply_rows(parts.push, torch.cat([s, old.losses], dim=-1), parts.offset)
             lam = torch.addcmul(lam, push, old.known)
         if present is None:
@@ -159,7 +159,7 @@ class FereroSA:
         if parts.is_simplex:
             lam_f = project_simplex(lam[..., :k_f])
         else:
-            a, b = parts.simplex or adaptive_domain(apply_rows(parts.A, F), seen)
+            a, b = parts.simplex or adaptive_domain(apply_rows(parts.A, F), seen, parts.used)
             lam_f = project_weighted_simplex(lam[..., :k_f], a, b)
         if k_f == lam.shape[-1]:
             return lam_f
@@ -177,6 +177,7 @@ class _Parts(NamedTuple):
         names: 1 where a loss occurs in a row, (..., k, m).
         lower: Of the constraints' multipliers, (m_g + m_h,).
         upper: The same.
+        used: 1 for the order's rows that are no padding, (..., k_f).
         simplex: a (..., k_f) and b (...) of the domain that does not move; None for the adaptive one.
         is_simplex: Whether that is the plain one, without padding.
         all_losses: 1 for each, (m,).
@@ -190,6 +191,7 @@ class _Parts(NamedTuple):
     names: Tensor
     lower: Tensor
     upper: Tensor
+    used: Tensor
     simplex: tuple[Tensor, Tensor] | None
     is_simplex: bool
     all_losses: Tensor
@@ -215,6 +217,7 @@ def _parts_of(method: FereroSA, preference: Preference, device: torch.device) ->
         (S != 0).to(S).to(device),
         lower.to(device),
         torch.full_like(lower, rho, device=device),
+        a.to(device),
         (a.to(device), torch.ones_like(a[..., 0], device=device)) if method.domain == "simplex" else None,
         method.domain == "simplex" and bool(a.all()),
         S.new_ones(p.m).to(device),

@@ -19,6 +19,7 @@ from ferero.subprogram.program import Array
 __all__ = ["iterate"]
 
 ONE = np.zeros(1, dtype=np.int64)
+SETTLED = 1e-4  # of what the gradients would add up to: a direction as short as that has arrived
 
 
 def iterate(
@@ -78,14 +79,15 @@ def iterate(
         decision, state = method.update(preference, observation, state)
         weights = decision.weights.double().numpy()
         taken = rule(evaluator, x, losses, jacobian, weights)
-        if taken is None:
-            status = "settled"
+        calls += taken.trials
+        if taken.step == 0:
+            whole = float(np.abs(weights) @ norms)
+            status = "settled" if float(np.linalg.norm(weights @ jacobian)) <= SETTLED * whole else "stalled"
             break
         violation = _relative_violation(preference, losses - lower)
         length = taken.step * float(np.linalg.norm(weights @ jacobian))
         last = _Step((x, losses, jacobian), weights, -gramian @ weights, violation, length)
         x, losses = taken.point, taken.losses
-        calls += taken.trials
         iteration += 1
     gradients = iteration + 1
     calls += gradients * evaluator.gradient_cost

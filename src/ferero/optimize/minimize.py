@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -148,7 +149,7 @@ def _run(
                 lower=bounds,
                 on_round=recorder,
             )
-            outcomes.append(outcome)
+            outcomes.append(replace(outcome, evaluations=outcome.evaluations + 1))  # the start was looked at before
     results, histories = [], recorder.histories(len(outcomes))
     for i, outcome in enumerate(outcomes):
         arrived = outcome.status == "converged"

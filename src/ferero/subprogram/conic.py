@@ -63,7 +63,10 @@ def _search(q: Tensor, K: Tensor, u: Tensor, counts: Tensor, solve: _Solver) -> 
     q = torch.where(counts, q, 0.0)
     low, high = torch.zeros_like(u), torch.full_like(u, LARGEST)
     s = (1.0 / u).clamp(max=LARGEST)
-    best, is_found = torch.zeros_like(q), torch.zeros_like(u, dtype=torch.bool)
+    is_found = torch.zeros_like(u, dtype=torch.bool)
+    ends = torch.where(counts, q - u[:, None] * K.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt(), -torch.inf)
+    gain, corner = ends.max(dim=-1)
+    best = (torch.arange(q.shape[-1], device=q.device) == corner[:, None]).to(q)
     for _ in range(ROUNDS):
         alpha = solve(K, s[:, None] * q, counts)
         pull, surplus = _slopes(q, K, s, alpha)
@@ -71,7 +74,11 @@ def _search(q: Tensor, K: Tensor, u: Tensor, counts: Tensor, solve: _Solver) -> 
         low, high = torch.where(is_short, low, s), torch.where(is_short, s, high)
         is_positive = counts & (alpha * (1.0 + s[:, None]) > surplus)  # an interior point leaves no zeros
         s, exact = _on_piece(q, K, u, is_positive)
-        best = torch.where(is_found[:, None], best, torch.where(s.isfinite()[:, None], exact, alpha))
+        tried = torch.where(s.isfinite()[:, None], exact, alpha).clamp(min=0.0)
+        for one in (alpha, tried / tried.sum(dim=-1, keepdim=True)):
+            found = _gain(q, K, u, one)
+            is_better = ~is_found & (found > gain)
+            best, gain = torch.where(is_better[:, None], one, best), torch.where(is_better, found, gain)
         surplus = torch.where(counts, _slopes(q, K, s, exact)[1], 0.0)
         is_found = is_found | (torch.minimum(surplus / (1.0 + s[:, None]), exact) >= -ACCEPTED).all(dim=-1)
         if q.device.type == "cpu" and bool(is_found.all()):  # to look is free on the CPU only
@@ -80,6 +87,12 @@ def _search(q: Tensor, K: Tensor, u: Tensor, counts: Tensor, solve: _Solver) -> 
         s = torch.where((s >= low) & (s <= high), s, middle)
     best = best.clamp(min=0.0)
     return best / best.sum(dim=-1, keepdim=True)
+
+
+def _gain(q: Tensor, K: Tensor, u: Tensor, alpha: Tensor) -> Tensor:
+    """``q.alpha - u sqrt(alpha.K alpha)``, (P,)."""
+    length = (alpha * (K @ alpha[..., None])[..., 0]).sum(dim=-1).clamp(min=0.0).sqrt()
+    return (q * alpha).sum(dim=-1) - u * length
 
 
 def _slopes(q: Tensor, K: Tensor, s: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +116,8 @@ def _on_piece(q: Tensor, K: Tensor, u: Tensor, is_positive: Tensor) -> tuple[Ten
     p, v = solved[:, :m].unbind(-1)
     fixed, growing = ((x * (K @ x[..., None])[..., 0]).sum(dim=-1).clamp(min=0.0) for x in (p, v))
     room = u * u - growing
-    s = torch.where(room > 0, fixed / torch.where(room > 0, room, 1.0), torch.inf).sqrt().nan_to_num(nan=torch.inf)
+    s = torch.where(room > 0, fixed / torch.where(room > 0, room, 1.0), torch.inf).sqrt()
+    s = s.nan_to_num(nan=torch.inf, posinf=torch.inf)
     return s, p + s[:, None] * v
 
 

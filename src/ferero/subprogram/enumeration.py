@@ -99,8 +99,8 @@ def on_segment(programs: Programs) -> tuple[Tensor, Tensor]:
     first, cross, _, second = corners.flatten(-2).unbind(-1)
     gain, other_gain = linear.unbind(-1)
     curvature = torch.sub(first + second, cross, alpha=2).clamp_(min=0.0)
-    share = ((second - cross + gain - other_gain) / curvature).nan_to_num_(nan=0.5).clamp_(0.0, 1.0)
-    shares = torch.stack([share, 1.0 - share], dim=-1)
+    ahead = torch.stack([second - cross + gain - other_gain, first - cross + other_gain - gain], dim=-1)
+    shares = (ahead / curvature[..., None]).nan_to_num_(nan=0.5).clamp_(0.0, 1.0)
     return ends * shares, _residual_of_shares(corners, linear, shares)
 
 
