@@ -231,5 +231,5 @@ def test_gramian_methods_refuse_missing_losses():
     preference = ferero.Preference.pareto(2)
     observation = ferero.Observation([1.0, 2.0], np.eye(2), present=[True, False])
     for method in (ferero.Ferero(), ferero.MGDA(), ferero.EPO(), ferero.PMTL(), ferero.WCMGDA()):
-        with pytest.raises(ferero.FereroError, match="present: .* needs the gradient of every loss"):
+        with pytest.raises(ferero.FereroError, match=r"present: .* needs the gradient of every loss"):
             method.update(preference, observation, method.init(preference))
