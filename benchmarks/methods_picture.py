@@ -1,4 +1,4 @@
-"""Draws docs/pictures/methods.png: where methods go from one start, for the same four rays. Run it with the lab's Python."""
+"""Draws docs/pictures/methods.png: where methods go from one start, for the same four rays."""
 
 from __future__ import annotations
 
