@@ -139,7 +139,7 @@ def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_table_says_what_missed() -> None:
     rows = rows_to_json([Row("a group", "a measure", 2.0, 1.0, note="why"), Row("a group", "another", 0.5, 1.0)])
     console = Console(file=io.StringIO(), width=120)
-    steer.show({"quick": True, "rows": rows, "seconds": {"part": 3.0}}, console)
+    steer.show({"name": "steer", "quick": True, "rows": rows, "seconds": {"part": 3.0}}, console)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "ferero bench steer --quick" in text
     assert "no" in text
