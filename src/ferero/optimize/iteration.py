@@ -19,7 +19,8 @@ from ferero.subprogram.program import Array
 __all__ = ["iterate"]
 
 ONE = np.zeros(1, dtype=np.int64)
-SETTLED = 1e-4  # of what the gradients would add up to: a direction as short as that has arrived
+SETTLED = 1e-4  # of what the gradients would add up to: a direction as short as that, which no step helps, has arrived
+VANISHED = 1e-9  # the same for one that could still be followed
 
 
 def iterate(
@@ -69,6 +70,8 @@ def iterate(
             status = "converged"
             break
         if iteration >= max_iter:
+            if last is not None and _has_arrived(last.weights, jacobian, norms, VANISHED):
+                status = "settled"
             break
         gramian = jacobian @ jacobian.T
         observation = Observation(
@@ -81,8 +84,7 @@ def iterate(
         taken = rule(evaluator, x, losses, jacobian, weights)
         calls += taken.trials
         if taken.step == 0:
-            whole = float(np.abs(weights) @ norms)
-            status = "settled" if float(np.linalg.norm(weights @ jacobian)) <= SETTLED * whole else "stalled"
+            status = "settled" if _has_arrived(weights, jacobian, norms, SETTLED) else "stalled"
             break
         violation = _relative_violation(preference, losses - lower)
         length = taken.step * float(np.linalg.norm(weights @ jacobian))
@@ -92,6 +94,11 @@ def iterate(
     gradients = iteration + 1
     calls += gradients * evaluator.gradient_cost
     return Outcome(status, x, losses, jacobian, sizes, iteration, calls, gradients)
+
+
+def _has_arrived(weights: Array, jacobian: Array, norms: Array, share: float) -> bool:
+    """Whether the method's own direction has vanished: it is where it leads to, wherever that is."""
+    return float(np.linalg.norm(weights @ jacobian)) <= share * float(np.abs(weights) @ norms)
 
 
 def _relative_violation(preference: Preference, losses: Array) -> float:

@@ -84,7 +84,7 @@ class Memory(nn.Module):
             branch: Where the record, for which no step waits, may be made.
         """
         F = means.detach().double()
-        present = None if counts is None else counts > 0
+        present = None if counts is None or gramian is not None else counts > 0  # a gramian is of all losses
         with nullcontext() if branch is None else branch.beside():
             record = advance_record(self.record, rows_of(self.preference, F.device, F.dtype), F, F, present)
         slopes = self.slopes if "slopes" in self.method.requires else None
