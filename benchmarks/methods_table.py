@@ -44,7 +44,9 @@ def rays_table(rows: Rows) -> str:
                 method, measure = row["measure"].rsplit(": ", 1)
                 found.setdefault(method, {})[measure] = row["value"]
         lines = [f"Starts {words}:", ""]
-        lines += ["| method | reached | on the front | error, degrees | evaluations until there | ms, judging included |"]
+        lines += [
+            "| method | reached | on the front | error, degrees | evaluations until there | ms, judging included |"
+        ]
         lines += ["|---|---|---|---|---|---|"]
         for method, values in sorted(found.items(), key=lambda item: -item[1]["reached"]):
             numbers = [f"{values['reached']:.0%}", f"{values['on the front']:.0%}"]
