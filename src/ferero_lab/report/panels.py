@@ -1,0 +1,142 @@
+"""What a figure shows, as plain data: drawn once for the page (plotly) and once for a paper (matplotlib).
+
+An experiment describes; the two renderers draw. All numbers are floats, and NaN leaves a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+__all__ = ["Bars", "FrontPanel", "FrontPoint", "Line", "Lines", "Panel", "Profile", "Segment", "Table"]
+
+Vector: TypeAlias = Sequence[float]
+
+
+@dataclass(frozen=True)
+class FrontPoint:
+    """One model or one run, in the space of its losses.
+
+    Attributes:
+        losses: (m,).
+        group: what it belongs to, for its colour and the legend: a method, or a preference.
+        label: what the reader sees first when hovering: the preference in words.
+        details: further lines for hovering: weights, violation, seed, status.
+        path: the losses on the way there, (T, m); empty for none.
+        spread: standard deviation over seeds, (m,); empty for none.
+        ok: False draws it hollow: it did not arrive.
+        place: what it belongs to in the second place, for its marker: a preference, so that methods can be compared.
+    """
+
+    losses: Vector
+    group: str
+    label: str = ""
+    details: dict[str, str] = field(default_factory=dict)
+    path: Sequence[Vector] = ()
+    spread: Vector = ()
+    ok: bool = True
+    place: str = ""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What a preference wants, from one point to another, (m,) each: dashed. A ray begins in the origin."""
+
+    begin: Vector
+    end: Vector
+    label: str = ""
+    group: str = ""
+
+
+@dataclass(frozen=True)
+class FrontPanel:
+    """Losses against each other: a plane for two, a space for three, parallel coordinates for more.
+
+    Attributes:
+        title: of the panel.
+        names: of the losses, (m,).
+        points: what was found.
+        segments: what was wanted.
+        truth: points of the true front, (K, m); NaN rows leave gaps; empty for none.
+    """
+
+    title: str
+    names: Sequence[str]
+    points: Sequence[FrontPoint]
+    segments: Sequence[Segment] = ()
+    truth: Sequence[Vector] = ()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One curve: y (T,) over x (T,), with a band of +- spread (T,) unless empty."""
+
+    x: Vector
+    y: Vector
+    label: str
+    spread: Vector = ()
+    dashed: bool = False
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Curves over a common axis."""
+
+    title: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    log_x: bool = False
+    log_y: bool = False
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Groups of bars with error bars: values[g][s] of series s in group g; errors alike, or empty."""
+
+    title: str
+    y_label: str
+    groups: Sequence[str]
+    series: Sequence[str]
+    values: Sequence[Vector]
+    errors: Sequence[Vector] = ()
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Relative loss profiles: for each method and preference the losses over the ray, divided by their sum.
+
+    On its ray a point has the value 1/m everywhere.
+
+    Attributes:
+        title: of the panel.
+        names: of the losses, (m,).
+        methods: one name each.
+        profiles: profiles[method][preference], (m,) each.
+    """
+
+    title: str
+    names: Sequence[str]
+    methods: Sequence[str]
+    profiles: Sequence[Sequence[Vector]]
+
+
+Panel: TypeAlias = FrontPanel | Lines | Bars | Profile
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of measures: strings as they are to be read.
+
+    Attributes:
+        header: (columns,).
+        rows: (rows, columns).
+        title: above it.
+        note: below it: what is compared with what, and how many seeds.
+    """
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    title: str = ""
+    note: str = ""
