@@ -12,7 +12,7 @@ from ferero_lab.report.panels import Panel, Table
 __all__ = ["Context", "Experiment", "Part", "Section", "Settings", "Story"]
 
 Found: TypeAlias = dict[str, Any]
-"""What a part gives: plain data for JSON. Times go under the key "seconds" (anywhere), which a resumed run may change."""
+"""What a part gives: plain data for JSON. Times go under keys "seconds", which a resumed run may change."""
 
 
 @dataclass(frozen=True)
