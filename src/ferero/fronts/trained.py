@@ -21,11 +21,13 @@ class Course:
         steps: optimizer steps taken so far, (E,), int64.
         losses: the losses at that moment, (E, m), float64.
         weights: the weights at that moment, (E, m), float64.
+        evaluated: what was measured at that moment, (E,) each, by "data/figure"; NaN where it was not.
     """
 
     steps: Tensor
     losses: Tensor
     weights: Tensor
+    evaluated: dict[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def none(cls, m: int) -> Course:

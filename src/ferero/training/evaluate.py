@@ -16,7 +16,7 @@ from ferero.errors import FereroError, InputError, NonFiniteError, UnknownNameEr
 from ferero.preference import Objectives
 from ferero.preference.objectives import did_you_mean
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "evaluating", "examples", "moved"]
 
 Scalar: TypeAlias = Tensor | float
 Losses: TypeAlias = Tensor | Mapping[str, Scalar | None]
@@ -70,7 +70,7 @@ def evaluate(
         raise InputError(f"model: expected a torch.nn.Module, found {type(model).__name__}; wrap it in one")
     place = _device_of(model) if device is None else torch.device(device)
     known = _read_names(names)
-    with _evaluating(model), torch.no_grad():
+    with evaluating(model), torch.no_grad():
         if reduce and distributed.is_available() and distributed.is_initialized():
             totals = _total_of_group(model, loss_fn, loader, known, place)
         else:
@@ -116,10 +116,10 @@ def _total(
 ) -> _Totals:
     totals = _Totals(names)
     for index, batch in enumerate(loader):
-        losses, counts = _parts(loss_fn(model, _moved(batch, device)))
+        losses, counts = _parts(loss_fn(model, moved(batch, device)))
         values = _read_losses(losses, names)
         names = tuple(values) if isinstance(losses, Tensor) else names  # the first batch says how many
-        numbers = _read_counts(_examples(batch) if counts is None else counts, values)
+        numbers = _read_counts(examples(batch) if counts is None else counts, values)
         for name, value in values.items():
             count = 0.0 if value is None else numbers[name]
             if value is not None and count > 0 and not math.isfinite(value):
@@ -238,7 +238,7 @@ def _number(value: Any, what: str) -> float:
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
+def evaluating(model: nn.Module) -> Iterator[None]:
     """Eval mode inside, afterwards every submodule's own mode."""
     modes = [(module, module.training) for module in model.modules()]
     try:
@@ -255,21 +255,22 @@ def _device_of(model: nn.Module) -> torch.device:
     return torch.device("cpu") if parameter is None else parameter.device
 
 
-def _moved(batch: Any, device: torch.device) -> Any:
+def moved(batch: Any, device: torch.device) -> Any:
+    """A batch, in any nesting, on another device."""
     if isinstance(batch, Tensor):
         return batch.to(device, non_blocking=True)
     if hasattr(batch, "to"):  # a library's own batch
         return batch.to(device)
     if isinstance(batch, Mapping):
-        return {key: _moved(item, device) for key, item in batch.items()}
+        return {key: moved(item, device) for key, item in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(_moved(item, device) for item in batch))
+        return type(batch)(*(moved(item, device) for item in batch))
     if isinstance(batch, list | tuple):
-        return type(batch)(_moved(item, device) for item in batch)
+        return type(batch)(moved(item, device) for item in batch)
     return batch
 
 
-def _examples(batch: Any) -> int:
+def examples(batch: Any) -> int:
     """The length of the first tensor in the batch, 1 if there is none."""
     first = next(_tensors(batch), None)
     return 1 if first is None else len(first)

@@ -35,9 +35,9 @@ class Correction:
     observed: Tensor
 
     @classmethod
-    def none(cls, m: int) -> Correction:
-        """No correction."""
-        zeros = torch.zeros(m, dtype=torch.float64)
+    def none(cls, *shape: int) -> Correction:
+        """No correction, (m,); of many models at once (K, m)."""
+        zeros = torch.zeros(shape, dtype=torch.float64)
         return cls(torch.ones_like(zeros), zeros, zeros.clone())
 
     def apply(self, losses: Tensor) -> Tensor:

@@ -48,11 +48,11 @@ class Record:
     skipped: Tensor
 
     @classmethod
-    def empty(cls, m: int, r: int) -> Record:
-        """Before the first step."""
+    def empty(cls, m: int, r: int, batch: tuple[int, ...] = ()) -> Record:
+        """Before the first step; of many models at once with leading dimensions."""
 
         def of(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.float64)
+            return torch.zeros(batch + shape, dtype=torch.float64)
 
         return cls(
             of(m), of(windows.COUNT, m), of(windows.COUNT, m), of(m), of(m), of(r), of(r), of(r), of(r), of(r), of(r),

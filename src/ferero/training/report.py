@@ -9,12 +9,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ferero.methods.base import Diagnosing, Method
+from ferero.methods.base import Diagnosing, Diagnosis, Method
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
 from ferero.training.record import Record, standard_error
 
-__all__ = ["ConstraintReport", "Report", "Status", "make_report", "metrics_of"]
+__all__ = ["ConstraintReport", "Report", "Status", "diagnosis_of", "judge_losses", "make_report", "metrics_of"]
 
 Status = Literal["met", "met_within_noise", "not_met", "saturated", "oscillating"]
 _ORDER: tuple[Status, ...] = ("met", "met_within_noise", "not_met", "saturated", "oscillating")
@@ -92,8 +92,7 @@ class Report:
 
 def make_report(
     preference: Preference,
-    method: Method[Any],
-    state: Any,
+    diagnosis: Diagnosis | None,
     record: Record,
     *,
     losses: Tensor,
@@ -105,8 +104,7 @@ def make_report(
 
     Args:
         preference: What is wanted.
-        method: The method, which may know more (`Diagnosing`).
-        state: Its state.
+        diagnosis: What the method itself says of its constraints, from `diagnosis_of`.
         record: What was seen.
         losses: Today's losses, (m,).
         change: What was measured since the last step changes them by, (m,).
@@ -121,8 +119,7 @@ def make_report(
     lam = multipliers[preference.A.shape[-2] :].cpu()
     none = torch.zeros(len(values), dtype=torch.bool)
     saturated, swinging = none, none
-    if isinstance(method, Diagnosing):
-        diagnosis = method.diagnose(preference, state)
+    if diagnosis is not None:
         saturated, swinging = diagnosis.saturated.cpu(), diagnosis.oscillating.cpu()
     else:
         swinging = _swings(record).cpu() & (values.abs() <= _TOLERANCE * sizes + 2 * spread)
@@ -151,6 +148,29 @@ def make_report(
         int(record.seen.max()),
         int(record.skipped),
     )
+
+
+def judge_losses(preference: Preference, losses: Tensor, report: Report) -> tuple[Status, str]:
+    """The verdict on losses (m,) that were measured on all data, and so without noise, and what to do about it.
+
+    Args:
+        preference: What is wanted.
+        losses: The measured losses.
+        report: What training itself saw: where a constraint is not met, it knows why.
+    """
+    rows = torch.cat([preference.B_g, preference.B_h])
+    sizes = (rows.square() @ losses.square() + torch.cat([preference.b_g, preference.b_h]).square()).sqrt()
+    is_met = preference.violation(losses) <= _TOLERANCE * torch.where(sizes > 0, sizes, 1.0)
+    if bool(is_met.all()):
+        return "met", ADVICE["met"] if len(sizes) else report.advice
+    worst = (*preference.labels_g, *preference.labels_h)[int(is_met.int().argmin())]
+    status: Status = "met_within_noise" if report.status == "met" else report.status
+    return status, f"{worst}: {ADVICE[status]}"
+
+
+def diagnosis_of(method: Method[Any], preference: Preference, state: Any) -> Diagnosis | None:
+    """What a method says of its constraints, if it is one of those that can (`Diagnosing`)."""
+    return method.diagnose(preference, state) if isinstance(method, Diagnosing) else None
 
 
 def metrics_of(

@@ -24,7 +24,7 @@ from ferero.training.joint import Step, gather, ranks_of
 from ferero.training.losses import Counts, Losses, Reading, check_attached, read_losses
 from ferero.training.record import Record, advance_record, tracked
 from ferero.training.refusal import stop_zeroing, zero_gradients
-from ferero.training.report import Report, make_report, metrics_of
+from ferero.training.report import Report, diagnosis_of, make_report, metrics_of
 from ferero.training.watch import Watch
 
 __all__ = ["Steer"]
@@ -207,8 +207,7 @@ class Steer(nn.Module):
         change = news.apply(tracked(record)) - correction.apply(tracked(record))
         return make_report(
             self.preference,
-            self.method,
-            self._state(),
+            diagnosis_of(self.method, self.preference, self._state()),
             record,
             losses=self.losses,
             change=change,

@@ -18,7 +18,7 @@ from ferero.training.joint import Step, gather
 from ferero.training.losses import Losses, Reading, check_attached, read_losses
 from ferero.training.observe import Rows, add_to_gradients, average_rows, gramian, jacobian
 from ferero.training.record import tracked
-from ferero.training.report import Report, make_report, metrics_of
+from ferero.training.report import Report, diagnosis_of, make_report, metrics_of
 from ferero.training.stepping.arguments import check_method, check_model, check_options
 from ferero.training.stepping.branch import Branch, is_capturing
 from ferero.training.stepping.halves import Splitter, halve
@@ -194,8 +194,7 @@ class Stepper:
         none = torch.zeros_like(losses)
         return make_report(
             self.preference,
-            self.method,
-            memory.state,
+            diagnosis_of(self.method, self.preference, memory.state),
             memory.record,
             losses=losses,
             change=none,

@@ -1,0 +1,281 @@
+"""A run of `train_front`: epochs, evaluations, checkpoints, and at the end the front."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
+from torch.utils import _pytree as pytree
+
+from ferero.errors import InputError
+from ferero.fronts.checkpoint import load_checkpoint, save_checkpoint
+from ferero.fronts.front import Front
+from ferero.fronts.progress import Watcher
+from ferero.fronts.trained import Course, Trained
+from ferero.preference import Preference
+from ferero.training.captured import Captured
+from ferero.training.ensemble import Batches, Ensemble
+from ferero.training.ensemble.evaluation import Metrics, evaluate_members
+from ferero.training.report import Report, judge_losses
+
+__all__ = ["FrontRun", "Plan", "ScheduleFactory"]
+
+ScheduleFactory: TypeAlias = Callable[[torch.optim.Optimizer], LRScheduler]
+_DIVERGED = "Losses or parameters are not finite any more. Lower the learning rate, or pass clip_norm=."
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be done; the members are the seeds of the first preference, then those of the next.
+
+    Attributes:
+        preferences: (P,).
+        seeds: (S,).
+        epochs: how long.
+        evaluate_every: epochs between two evaluations; None for the end only.
+        schedule_by: "epoch" or "step".
+        held_out: the data whose figures drive the constraints.
+        checkpoint: the file.
+    """
+
+    preferences: list[Preference]
+    seeds: tuple[int, ...]
+    epochs: int
+    evaluate_every: int | None
+    schedule_by: str
+    held_out: str | None
+    checkpoint: Path | None
+
+    @property
+    def member_preferences(self) -> list[Preference]:
+        """Those of the members, (P * S,)."""
+        return [preference for preference in self.preferences for _ in self.seeds]
+
+    @property
+    def member_seeds(self) -> list[int]:
+        """Those of the members, (P * S,)."""
+        return list(self.seeds) * len(self.preferences)
+
+
+@dataclass
+class _Log:
+    """What was seen along the way, one entry for each moment."""
+
+    steps: list[int] = field(default_factory=list)
+    losses: list[Tensor] = field(default_factory=list)
+    weights: list[Tensor] = field(default_factory=list)
+    evaluated: list[dict[str, Tensor]] = field(default_factory=list)
+
+    def add(self, steps: int, losses: Tensor, weights: Tensor, evaluated: dict[str, Tensor]) -> None:
+        self.steps.append(steps)
+        self.losses.append(losses.detach().cpu().clone())
+        self.weights.append(weights.detach().cpu().clone())
+        self.evaluated.append({name: values.cpu() for name, values in evaluated.items()})
+
+    def course(self, k: int) -> Course:
+        names = dict.fromkeys(name for moment in self.evaluated for name in moment)
+        nothing = torch.full((k + 1,), torch.nan, dtype=torch.float64)
+        return Course(
+            torch.tensor(self.steps, dtype=torch.int64),
+            torch.stack([losses[k] for losses in self.losses]),
+            torch.stack([weights[k] for weights in self.weights]),
+            {name: torch.stack([moment.get(name, nothing)[k] for moment in self.evaluated]) for name in names},
+        )
+
+
+class FrontRun:
+    """Trains an ensemble through its epochs.
+
+    Args:
+        plan: what is to be done.
+        ensemble: the models.
+        batches: the training data.
+        others: further data by name.
+        metrics: further figures.
+        schedule: makes the scheduler of the learning rate.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        ensemble: Ensemble,
+        batches: Batches,
+        others: Mapping[str, Batches],
+        metrics: Metrics | None,
+        schedule: ScheduleFactory | None,
+    ) -> None:
+        self.plan, self.ensemble, self.batches, self.metrics = plan, ensemble, batches, metrics
+        self.data = {"train": batches, **others}
+        self.scheduler = None if schedule is None else schedule(ensemble.optimizer)
+        self._captured, self._can_capture = Captured(), _is_capturable(ensemble.optimizer)
+        self._log, self._epoch, self._steps, self._seconds = _Log(), 0, 0, 0.0
+        self._final: dict[str, Tensor] = {}
+
+    def train(self, watcher: Watcher) -> Front:
+        """All epochs that are still to be trained, and the front."""
+        self._resume()
+        total = None if self.batches.steps is None else self.batches.steps * self.plan.epochs
+        while self._epoch < self.plan.epochs:
+            begin = time.perf_counter()
+            self._train_epoch(watcher, total)
+            self._epoch += 1
+            self._after_epoch()
+            self._seconds += time.perf_counter() - begin
+            self._save()
+            if total is None:
+                watcher(self._epoch, self.plan.epochs)
+        return self._front()
+
+    # an epoch --------------------------------------------------------------------------------------------
+
+    def _train_epoch(self, watcher: Watcher, total: int | None) -> None:
+        self.ensemble.members.structure.train()
+        is_empty = True
+        for batch in self.batches.epoch(self._epoch):
+            is_empty = False
+            self._step(batch)
+            self._steps += 1
+            if self._steps == 1:
+                self._remember({})
+            if self.scheduler is not None and self.plan.schedule_by == "step":
+                self.scheduler.step()
+            if total is not None:
+                watcher(self._steps, total)
+        if is_empty:
+            raise InputError("loader: expected at least one batch an epoch, found none.")
+
+    def _step(self, batch: Any) -> None:
+        leaves, spec = pytree.tree_flatten(batch)
+        tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+        if not self._can_capture or len(tensors) < len(leaves) or not tensors[0].is_cuda:
+            self.ensemble.step(batch)
+            return
+
+        def step(*parts: Tensor) -> tuple[Tensor, ...]:
+            self.ensemble.step(pytree.tree_unflatten(list(parts), spec))
+            return ()
+
+        key = (str(spec), *((tensor.shape, tensor.dtype) for tensor in tensors))
+        self._captured(key, step, *tensors)
+
+    def _after_epoch(self) -> None:
+        """Evaluate what is due, let held-out values drive the constraints, move the schedule on."""
+        plan, is_last = self.plan, self._epoch == self.plan.epochs
+        is_due = plan.evaluate_every is not None and self._epoch % plan.evaluate_every == 0
+        wanted = list(self.data) if is_last else [name for name in self.data if is_due and name != "train"]
+        if plan.held_out is not None and plan.held_out not in wanted:
+            wanted.append(plan.held_out)
+        found: dict[str, Tensor] = {}
+        for name in wanted:
+            figures = self._evaluate(name)
+            if name == plan.held_out:
+                self._observe(figures)
+            found |= {f"{name}/{figure}": values for figure, values in figures.items()}
+        self._remember(found)
+        if is_last:
+            self._final = {name: values.cpu() for name, values in found.items()}
+        if self.scheduler is not None and plan.schedule_by == "epoch":
+            self.scheduler.step()
+
+    def _evaluate(self, name: str) -> dict[str, Tensor]:
+        ensemble = self.ensemble
+        return evaluate_members(ensemble.members, ensemble.loss_fn, self.metrics, self.data[name], ensemble.names)
+
+    def _observe(self, figures: dict[str, Tensor]) -> None:
+        measured = torch.stack([figures[name] for name in self.ensemble.names], dim=1)
+        arrived = torch.ones(len(self.ensemble.names), dtype=torch.bool, device=measured.device)
+        self.ensemble.steering.observe(measured, arrived)
+
+    def _remember(self, evaluated: dict[str, Tensor]) -> None:
+        steering = self.ensemble.steering
+        self._log.add(self._steps, steering.losses, steering.weights, evaluated)
+
+    # checkpoints -----------------------------------------------------------------------------------------
+
+    def _belongs(self) -> dict[str, str]:
+        """What a checkpoint must agree in with the run that goes on from it; the number of epochs may differ."""
+        steering, optimizer = self.ensemble.steering, self.ensemble.optimizer
+        return {
+            "losses": ", ".join(self.ensemble.names),
+            "preferences": "; ".join(str(preference) for preference in self.plan.preferences),
+            "seeds": str(self.plan.seeds),
+            "method": repr(steering.method),
+            "optimizer": type(optimizer).__name__,
+            "batches": f"{self.batches.steps} an epoch",
+            "held_out": str(self.plan.held_out),
+        }
+
+    def _save(self) -> None:
+        if self.plan.checkpoint is None:
+            return
+        state = {
+            "ensemble": self.ensemble.state_dict(),
+            "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "log": vars(self._log),
+            "final": self._final,
+            "epoch": self._epoch,
+            "steps": self._steps,
+            "seconds": self._seconds,
+            "random": torch.random.get_rng_state(),
+            "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],  # type: ignore[no-untyped-call]
+        }
+        save_checkpoint(self.plan.checkpoint, self._belongs(), state)
+
+    def _resume(self) -> None:
+        state = None if self.plan.checkpoint is None else load_checkpoint(self.plan.checkpoint, self._belongs())
+        if state is None:
+            return
+        self.ensemble.load_state_dict(state["ensemble"])
+        if self.scheduler is not None and state["scheduler"] is not None:
+            self.scheduler.load_state_dict(state["scheduler"])
+        self._log = _Log(**state["log"])
+        self._epoch, self._steps, self._seconds = state["epoch"], state["steps"], state["seconds"]
+        self._final = state["final"] if self._epoch >= self.plan.epochs else {}
+        torch.random.set_rng_state(state["random"])
+        if state["random_cuda"] and torch.cuda.is_available():
+            torch.cuda.set_rng_state_all(state["random_cuda"])
+
+    # the front -------------------------------------------------------------------------------------------
+
+    def _front(self) -> Front:
+        members = range(self.ensemble.members.count)
+        reports = self.ensemble.steering.reports()
+        results = tuple(self._trained(k, reports[k]) for k in members)
+        return Front(torch.stack([r.losses for r in results]), tuple(r.preference for r in results), results)
+
+    def _trained(self, k: int, report: Report) -> Trained:
+        plan, steering = self.plan, self.ensemble.steering
+        evaluated: dict[str, dict[str, float]] = {}
+        for name, values in self._final.items():
+            data, _, figure = name.rpartition("/")
+            evaluated.setdefault(data, {})[figure] = float(values[k])
+        losses = torch.tensor([evaluated["train"][name] for name in self.ensemble.names], dtype=torch.float64)
+        driving = evaluated["train" if plan.held_out is None else plan.held_out]
+        values = losses.new_tensor([driving[name] for name in self.ensemble.names])
+        parameters = self.ensemble.members.parameters
+        is_finite = bool(torch.isfinite(losses).all()) and all(bool(torch.isfinite(p[k]).all()) for p in parameters)
+        status, advice = judge_losses(plan.member_preferences[k], values, report)
+        return Trained(
+            preference=plan.member_preferences[k],
+            losses=losses,
+            status=status if is_finite else "diverged",
+            message=advice if is_finite else _DIVERGED,
+            weights=steering.weights[k].cpu(),
+            multipliers=steering.multipliers(k),
+            seed=plan.member_seeds[k],
+            steps=self._steps,
+            seconds=self._seconds / self.ensemble.members.count,
+            evaluated=evaluated,
+            course=self._log.course(k),
+            state_dict=self.ensemble.members.state_dict(k),
+        )
+
+
+def _is_capturable(optimizer: torch.optim.Optimizer) -> bool:
+    return all(bool(group.get("fused")) or bool(group.get("capturable")) for group in optimizer.param_groups)

@@ -1,0 +1,246 @@
+"""One training step of K models: losses of all, weights of all, one backward pass, one optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ferero.errors import InputError, UnsupportedError
+from ferero.methods.base import Method
+from ferero.preference import Preference
+from ferero.training.ensemble.members import LossFunction, Members
+from ferero.training.ensemble.steering import Steering
+from ferero.training.observe import realized_slopes
+from ferero.training.stepping.halves import halve
+from ferero.training.stepping.slopes import SlopeKind
+
+__all__ = ["ELEMENTWISE", "Ensemble", "OptimizerFactory"]
+
+OptimizerFactory = Callable[[list[Tensor]], torch.optim.Optimizer]
+
+ELEMENTWISE = (
+    "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Adadelta", "ASGD", "Rprop",
+)  # fmt: skip
+"""Optimizers that treat every number by itself, so that stacked models are K separate trainings."""
+
+
+class Ensemble:
+    """K models that train together, each towards its own preference, as each would alone.
+
+    Args:
+        members: The models.
+        loss_fn: ``loss_fn(model, batch)`` gives (m,) losses, or scalars by name.
+        preferences: One for each member, (K,).
+        method: As for `ferero.Stepper`.
+        optimizer: ``optimizer(parameters)`` makes one of those in ``ELEMENTWISE``.
+        slopes: How slopes are measured, for methods that read them: see `ferero.Stepper`.
+        double_sampling: Whether slopes are taken on the second half of a batch and gradients on the first.
+        clip_norm: Largest norm of a member's gradient; None for any.
+        is_own: Whether every member has batches of its own.
+        compile: Whether `torch.compile` makes one piece of the losses.
+    """
+
+    def __init__(
+        self,
+        members: Members,
+        loss_fn: LossFunction,
+        preferences: Sequence[Preference],
+        *,
+        method: Method[Any],
+        optimizer: OptimizerFactory,
+        slopes: SlopeKind = "realized",
+        double_sampling: bool = True,
+        clip_norm: float | None = None,
+        is_own: bool = False,
+        compile: bool = False,  # noqa: A002  # torch's word
+    ) -> None:
+        self.members, self.loss_fn, self.names = members, loss_fn, preferences[0].names
+        self.device = members.parameters[0].device
+        self.steering = Steering(preferences, method, self.device)
+        self.optimizer = _made(optimizer, members.parameters)
+        self._needs_slopes, self._needs_gramian = ("slopes" in method.requires, "gramian" in method.requires)
+        self._slopes, self._is_halved = slopes, self._needs_slopes and double_sampling
+        self._clip_norm, self._is_own = clip_norm, is_own
+        self._compiled = torch.compile(self._plain_losses) if compile else None
+
+    def step(self, batch: Any) -> None:
+        """Take one step of every member; nothing waits for the device."""
+        first, second = self._batches(batch)
+        losses = self._losses(first)
+        if not losses.requires_grad:
+            raise InputError("loss_fn: expected losses attached to the graph, found none; pass them, not .detach().")
+        gradients = self._weighted_gradients(losses)
+        before = self._before(second, gradients)
+        for parameter, gradient in zip(self.members.parameters, gradients, strict=True):
+            parameter.grad = gradient
+        self.optimizer.step()
+        if self._needs_slopes:
+            self.steering.slopes.copy_(self._after(second, before))
+
+    # gradients ----------------------------------------------------------------------------------------
+
+    def _losses(self, batch: Any) -> Tensor:
+        if self._compiled is None or not self.members.is_settled or not self.members.is_vmapped:
+            return self._plain_losses(batch)
+        found: Tensor = self._compiled(batch)
+        return found
+
+    def _plain_losses(self, batch: Any) -> Tensor:
+        return self.members.losses(self.loss_fn, batch, self.names, is_own=self._is_own)
+
+    def _batches(self, batch: Any) -> tuple[Any, Any]:
+        if not self._is_halved:
+            return batch, batch
+        if not self._is_own:
+            return halve(batch)
+        return torch.utils._pytree.tree_map(_first_half, batch), torch.utils._pytree.tree_map(_second_half, batch)
+
+    def _weighted_gradients(self, losses: Tensor) -> list[Tensor]:
+        """``J^T w`` of every member, (K, ...) for each parameter; 0 for a member that is not finite."""
+        if not self._needs_gramian:
+            weights = self.steering.update(losses, None)
+            found = _gradients((weights.to(losses) * losses).sum(), self.members.parameters)
+        else:
+            rows = [
+                _gradients(losses[:, i].sum(), self.members.parameters, retain_graph=i + 1 < losses.shape[1])
+                for i in range(losses.shape[1])
+            ]
+            weights = self.steering.update(losses, _gramian(rows))
+            found = [_combined(weights, parts) for parts in zip(*rows, strict=True)]
+        is_good = weights.abs().sum(dim=-1) > 0
+        found = [torch.where(_spread(is_good, g), g, 0.0).contiguous() for g in found]
+        return found if self._clip_norm is None else _clipped(found, self._clip_norm)
+
+    # slopes -------------------------------------------------------------------------------------------
+
+    def _before(self, second: Any, gradients: list[Tensor]) -> Tensor | None:
+        """Before the step: the losses of the second half if slopes are realised, else the slopes, (K, m)."""
+        if not self._needs_slopes:
+            return None
+        if self._slopes == "realized":
+            with torch.no_grad():
+                return self._losses(second)
+        if self._slopes == "forward":
+            return self._forward_slopes(second, gradients)
+        losses = self._losses(second)
+        columns = []
+        for i in range(losses.shape[1]):
+            row = _gradients(losses[:, i].sum(), self.members.parameters, retain_graph=i + 1 < losses.shape[1])
+            columns.append(-torch.stack([_dot(a, b) for a, b in zip(row, gradients, strict=True)]).sum(dim=0))
+        return torch.stack(columns, dim=1)
+
+    def _after(self, second: Any, before: Tensor | None) -> Tensor:
+        assert before is not None
+        if self._slopes != "realized":
+            return torch.nan_to_num(before.double(), nan=0.0, posinf=0.0, neginf=0.0)
+        with torch.no_grad():
+            return realized_slopes(before, self._losses(second), self.optimizer.param_groups[0]["lr"])
+
+    def _forward_slopes(self, batch: Any, gradients: list[Tensor]) -> Tensor:
+        """``-J g`` by one forward-mode pass."""
+        stacked = {name: tensor.detach() for name, tensor in self.members.stacked.items()}
+        along = dict(zip(self.members.trained, gradients, strict=True))
+        still = {name: tensor for name, tensor in stacked.items() if name not in along}
+
+        def losses(trained: dict[str, Tensor]) -> Tensor:
+            return self.members.losses_at({**still, **trained}, self.loss_fn, batch, self.names, is_own=self._is_own)
+
+        at = {name: stacked[name] for name in along}
+        with torch.no_grad():
+            slopes: Tensor = torch.func.jvp(losses, (at,), (along,))[1]
+        return -slopes
+
+    # checkpoints ----------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that the next step depends on, but for torch's random numbers."""
+        return {
+            "members": {name: tensor.detach().cpu().clone() for name, tensor in self.members.stacked.items()},
+            "optimizer": self.optimizer.state_dict(),
+            "steering": self.steering.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another ensemble was."""
+        with torch.no_grad():
+            for name, tensor in self.members.stacked.items():
+                tensor.copy_(state["members"][name])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.steering.load_state_dict(state["steering"])
+
+
+def _made(factory: Any, parameters: list[Tensor]) -> torch.optim.Optimizer:
+    """The optimizer; on a GPU in the form that a captured graph can hold.
+
+    Raises:
+        InputError: What is no optimizer.
+        UnsupportedError: An optimizer that would mix the models.
+    """
+    optimizer: Any = factory(parameters) if callable(factory) else factory
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise InputError(
+            f"optimizer: expected a function from parameters to an optimizer, such as lambda parameters: "
+            f"torch.optim.SGD(parameters, lr=0.1), found {type(optimizer).__name__}."
+        )
+    mine = {id(parameter) for parameter in parameters}
+    if any(id(p) not in mine for group in optimizer.param_groups for p in group["params"]):
+        raise InputError("optimizer: expected one that trains the parameters it was given, found others in it.")
+    name = type(optimizer).__name__
+    if name not in ELEMENTWISE:
+        raise UnsupportedError(
+            f"optimizer: {name} may mix the stacked models, which are to train as if each were alone; use one of "
+            f"{', '.join(ELEMENTWISE)}, or ferero.sweep, which trains them one by one."
+        )
+    if parameters[0].is_cuda:
+        for group in optimizer.param_groups:
+            group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=parameters[0].device)
+            if "fused" in group:
+                group["fused"], group["foreach"] = True, False
+            elif "capturable" in group:
+                group["capturable"] = True
+    return optimizer
+
+
+def _gradients(loss: Tensor, parameters: list[Tensor], retain_graph: bool = False) -> list[Tensor]:
+    """Those of a scalar; 0 for a parameter it does not depend on."""
+    found = torch.autograd.grad(loss, parameters, retain_graph=retain_graph, allow_unused=True)
+    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+
+
+def _gramian(rows: list[list[Tensor]]) -> Tensor:
+    """``J J^T`` of every member, (K, m, m), float64; rows[i][p] is (K, ...)."""
+    flat = [torch.stack([part.flatten(1).double() for part in parts], dim=1) for parts in zip(*rows, strict=True)]
+    return torch.stack([part @ part.mT for part in flat]).sum(dim=0)
+
+
+def _combined(weights: Tensor, parts: Sequence[Tensor]) -> Tensor:
+    """``sum_i w_i g_i`` of every member, (K, ...)."""
+    return torch.stack([_spread(weights[:, i].to(part), part) * part for i, part in enumerate(parts)]).sum(dim=0)
+
+
+def _clipped(gradients: list[Tensor], largest: float) -> list[Tensor]:
+    """Every member's gradient scaled down to the largest norm allowed."""
+    norms = torch.stack([_dot(g, g) for g in gradients]).sum(dim=0).sqrt()
+    factor = (largest / norms.clamp(min=largest)).nan_to_num(nan=0.0)
+    return [g * _spread(factor.to(g), g) for g in gradients]
+
+
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """(K,), float64."""
+    return (a.flatten(1).double() * b.flatten(1).double()).sum(dim=1)
+
+
+def _spread(per_member: Tensor, like: Tensor) -> Tensor:
+    """(K,) with as many dimensions as (K, ...)."""
+    return per_member.reshape(-1, *([1] * (like.ndim - 1)))
+
+
+def _first_half(tensor: Tensor) -> Tensor:
+    return tensor[:, : (tensor.shape[1] + 1) // 2]
+
+
+def _second_half(tensor: Tensor) -> Tensor:
+    return tensor[:, (tensor.shape[1] + 1) // 2 :]
