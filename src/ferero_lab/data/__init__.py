@@ -1,21 +1,43 @@
-"""Small data sets and networks whose tasks compete, so that what a training method does with a preference shows."""
+"""Data sets and networks whose tasks compete, so that what a training method does with a preference shows."""
 
 from __future__ import annotations
 
+from ferero_lab.data.adult import adult
+from ferero_lab.data.adult_like import adult_like
 from ferero_lab.data.batches import batches
+from ferero_lab.data.census import Census, People
 from ferero_lab.data.digit_models import LeNet, PairNet, cross_entropies
 from ferero_lab.data.digit_pairs import digit_pairs
 from ferero_lab.data.digits_three import ThreeNet, digits_three
+from ferero_lab.data.emotions import Emotions, Songs, emotions, emotions_like
+from ferero_lab.data.files import DownloadError, find_file
+from ferero_lab.data.mnist import Originals, fashion_mnist, mnist
+from ferero_lab.data.multi_images import multi_images, unit_range
 from ferero_lab.data.splits import Labelled, Splits
 
 __all__ = [
+    "Census",
+    "DownloadError",
+    "Emotions",
     "Labelled",
     "LeNet",
+    "Originals",
     "PairNet",
+    "People",
+    "Songs",
     "Splits",
     "ThreeNet",
+    "adult",
+    "adult_like",
     "batches",
     "cross_entropies",
     "digit_pairs",
     "digits_three",
+    "emotions",
+    "emotions_like",
+    "fashion_mnist",
+    "find_file",
+    "mnist",
+    "multi_images",
+    "unit_range",
 ]

@@ -14,7 +14,7 @@ class Labelled:
     """Images and one label for each task.
 
     Attributes:
-        images: float32 in [0, 1], (n, 1, height, width).
+        images: float32 in [0, 1], or uint8 for `multi_images`, (n, 1, height, width).
         labels: int64, (n, m), one column a task.
         sources: int64, (n, k), which of the source images each image is made of.
     """
