@@ -9,7 +9,18 @@ loss = ferero.Steer(p)(losses)            # or a line in a training loop
 """
 
 from ferero.errors import FereroError
-from ferero.fronts import Front, hypervolume, ray_error, relative_loss_profile, trace
+from ferero.fronts import (
+    Course,
+    Front,
+    SweepError,
+    Trained,
+    hypervolume,
+    ray_error,
+    relative_loss_profile,
+    sweep,
+    trace,
+    train_front,
+)
 from ferero.geometry import Cone, nondominated
 from ferero.methods import (
     EPO,
@@ -41,6 +52,7 @@ __all__ = [
     "WCMGDA",
     "XWCMGDA",
     "Cone",
+    "Course",
     "Ferero",
     "FereroError",
     "FereroPI",
@@ -58,7 +70,9 @@ __all__ = [
     "Steer",
     "Stepped",
     "Stepper",
+    "SweepError",
     "Tchebycheff",
+    "Trained",
     "certify",
     "evaluate",
     "hypervolume",
@@ -69,5 +83,7 @@ __all__ = [
     "relative_loss_profile",
     "solve_subprogram",
     "spread",
+    "sweep",
     "trace",
+    "train_front",
 ]

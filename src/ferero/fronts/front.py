@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Generic, overload
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ferero.errors import InputError
+from ferero.errors import InputError, UnsupportedError
+from ferero.fronts.found import R_co, account_of, check_one_kind, numbers
 from ferero.fronts.indicators import hypervolume, ray_error
 from ferero.fronts.table import front_table
 from ferero.geometry import Cone, nondominated
 from ferero.geometry.arrays import ArrayLike, to_float64
-from ferero.optimize.result import Result, Status
 from ferero.preference import Preference
 
 if TYPE_CHECKING:
@@ -25,24 +24,24 @@ __all__ = ["Front"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Front:
+class Front(Generic[R_co]):
     """One point for each preference, in the order in which they were given.
 
-    ``len(front)`` is P, ``front[i]`` the i-th `Result` and ``front[2:5]`` a smaller front; ``print(front)``
-    is a table.
+    ``len(front)`` is P, ``front[i]`` the i-th result and ``front[2:5]`` a smaller front; ``print(front)``
+    is a table. A preference may occur more than once, as for several seeds.
 
     Args:
         losses: the points (P, m).
         preferences: what was asked for (P,), over the same names.
-        results: what was found (P,).
+        results: what was found (P,), each a `Result` or each a `Trained`.
 
     Attributes:
         losses: the points (P, m), float64 on the CPU.
         preferences: what was asked for.
-        results: what was found, each with its certificate.
+        results: what was found, each with its certificate or its verdict.
 
     Raises:
-        InputError: for none, or for sizes and names that do not fit each other.
+        InputError: for none, for sizes and names that do not fit each other, or for results of two kinds.
 
     Example:
         >>> import torch, ferero
@@ -57,7 +56,7 @@ class Front:
 
     losses: Tensor
     preferences: tuple[Preference, ...]
-    results: tuple[Result, ...]
+    results: tuple[R_co, ...]
 
     def __post_init__(self) -> None:
         losses = to_float64(self.losses, "losses").cpu().clone()
@@ -70,14 +69,15 @@ class Front:
                 f"losses, results: expected shape ({P}, {m}) and {P} of them, one for each preference, "
                 f"found {tuple(losses.shape)} and {len(self.results)}."
             )
+        check_one_kind(self.results)
 
     @classmethod
-    def from_results(cls, results: Iterable[Result]) -> Front:
+    def from_results(cls, results: Iterable[R_co]) -> Front[R_co]:
         """The front of results that know their preferences, as those of `ferero.minimize` do."""
         found = tuple(results)
         if not found:
             raise InputError("results: expected at least one, found none.")
-        losses = torch.from_numpy(np.stack([np.asarray(r.losses, dtype=np.float64) for r in found]))
+        losses = torch.stack([to_float64(r.losses, "losses").cpu() for r in found])
         return cls(losses, tuple(r.preference for r in found), found)
 
     @property
@@ -86,9 +86,26 @@ class Front:
         return self.preferences[0].names
 
     @property
-    def statuses(self) -> tuple[Status, ...]:
+    def statuses(self) -> tuple[str, ...]:
         """How each run ended (P,)."""
         return tuple(r.status for r in self.results)
+
+    @property
+    def state_dicts(self) -> tuple[dict[str, Any], ...]:
+        """The trained models' (P,).
+
+        Raises:
+            UnsupportedError: where results hold none, naming them.
+        """
+        kept = [getattr(r, "state_dict", None) for r in self.results]
+        missing = [str(i) for i, state in enumerate(kept) if state is None]
+        if missing:
+            which = "no result" if len(missing) == len(kept) else f"not results {', '.join(missing)}"
+            raise UnsupportedError(
+                f"state_dicts: expected results of training that kept their models, found that {which} did; keep them "
+                "when training, or select those that have one."
+            )
+        return tuple(state for state in kept if state is not None)
 
     def nondominated(self, cone: Cone | None = None) -> Tensor:
         """Marks the points that no other one dominates.
@@ -126,25 +143,22 @@ class Front:
     def to_dict(self) -> dict[str, Any]:
         """The front as lists, numbers and strings, one entry per point: what ``json.dumps`` takes.
 
-        Numbers that are not finite become None.
+        Numbers that are not finite become None. Results of `minimize` add their evaluations and certificates, trained
+        models their seeds, steps, seconds and evaluated figures.
         """
-        kkt = ("stationarity", "complementarity", "feasibility")
         return {
             "names": list(self.names),
             "preferences": [str(p) for p in self.preferences],
-            "rays": [_numbers(p.ray) for p in self.preferences],
-            "through": [_numbers(p.through) for p in self.preferences],
-            "losses": _numbers(self.losses),
-            "weights": [_numbers(r.weights) for r in self.results],
+            "rays": [numbers(p.ray) for p in self.preferences],
+            "through": [numbers(p.through) for p in self.preferences],
+            "losses": numbers(self.losses),
+            "weights": [numbers(r.weights) for r in self.results],
             "statuses": list(self.statuses),
             "messages": [r.message for r in self.results],
-            "ray_errors": _numbers(self.ray_errors()),
-            "violations": _numbers(self.violations()),
+            "ray_errors": numbers(self.ray_errors()),
+            "violations": numbers(self.violations()),
             "nondominated": self.nondominated().tolist(),
-            "iterations": [int(r.iterations) for r in self.results],
-            "evaluations": [int(r.evaluations) for r in self.results],
-            "gradient_evaluations": [int(r.gradient_evaluations) for r in self.results],
-            "kkt": {part: _numbers([getattr(r.kkt, part) for r in self.results]) for part in kkt},
+            **account_of(self.results),
         }
 
     def plot(
@@ -168,17 +182,17 @@ class Front:
         return len(self.results)
 
     @overload
-    def __getitem__(self, index: int) -> Result: ...
+    def __getitem__(self, index: int) -> R_co: ...
 
     @overload
-    def __getitem__(self, index: slice) -> Front: ...
+    def __getitem__(self, index: slice) -> Front[R_co]: ...
 
-    def __getitem__(self, index: int | slice) -> Result | Front:
+    def __getitem__(self, index: int | slice) -> R_co | Front[R_co]:
         if isinstance(index, slice):
             return Front(self.losses[index], self.preferences[index], self.results[index])
         return self.results[index]
 
-    def __iter__(self) -> Iterator[Result]:
+    def __iter__(self) -> Iterator[R_co]:
         return iter(self.results)
 
     def __str__(self) -> str:
@@ -197,13 +211,3 @@ def _line_error(losses: Tensor, preference: Preference) -> Tensor:
     error = ray_error(losses, preference.ray, preference.through)
     runs_both_ways = preference.through is not None and preference.m_g == 0
     return torch.minimum(error, 180 - error) if runs_both_ways else error
-
-
-def _numbers(values: ArrayLike | None) -> Any:
-    """Nested lists of floats, None for what is not finite."""
-    if values is None:
-        return None
-    array = to_float64(values, "values").cpu().numpy()
-    numbers = array.astype(object)
-    numbers[~np.isfinite(array)] = None
-    return numbers.tolist()

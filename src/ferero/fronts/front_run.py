@@ -10,10 +10,11 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from torch.utils import _pytree as pytree
 
-from ferero.errors import InputError
+from ferero.errors import InputError, UnsupportedError
+from ferero.fronts.belonging import describe_optimizer, describe_preferences, describe_tensors
 from ferero.fronts.checkpoint import load_checkpoint, save_checkpoint
 from ferero.fronts.front import Front
 from ferero.fronts.progress import Watcher
@@ -21,13 +22,13 @@ from ferero.fronts.trained import Course, Trained
 from ferero.preference import Preference
 from ferero.training.captured import Captured
 from ferero.training.ensemble import Batches, Ensemble
-from ferero.training.ensemble.evaluation import Metrics, evaluate_members
+from ferero.training.ensemble.evaluation import Metrics, ask_figures, evaluate_members
 from ferero.training.report import Report, judge_losses
 
 __all__ = ["FrontRun", "Plan", "ScheduleFactory"]
 
 ScheduleFactory: TypeAlias = Callable[[torch.optim.Optimizer], LRScheduler]
-_DIVERGED = "Losses or parameters are not finite any more. Lower the learning rate, or pass clip_norm=."
+_DIVERGED = "Losses, gradients or parameters are not finite any more. Lower the learning rate, or pass clip_norm=."
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Plan:
         schedule_by: "epoch" or "step".
         held_out: the data whose figures drive the constraints.
         checkpoint: the file.
+        step: how a step is taken, in words.
     """
 
     preferences: list[Preference]
@@ -51,6 +53,7 @@ class Plan:
     schedule_by: str
     held_out: str | None
     checkpoint: Path | None
+    step: str
 
     @property
     def member_preferences(self) -> list[Preference]:
@@ -110,14 +113,16 @@ class FrontRun:
         metrics: Metrics | None,
         schedule: ScheduleFactory | None,
     ) -> None:
-        self.plan, self.ensemble, self.batches, self.metrics = plan, ensemble, batches, metrics
+        self.plan, self.ensemble, self.batches = plan, ensemble, batches
         self.data = {"train": batches, **others}
-        self.scheduler = None if schedule is None else schedule(ensemble.optimizer)
+        self.scheduler = None if schedule is None else _made(schedule, ensemble.optimizer)
+        self._figures = ask_figures(ensemble.members, ensemble.loss_fn, metrics, ensemble.names)
+        self._topics = self._belongs()
         self._captured, self._can_capture = Captured(), _is_capturable(ensemble.optimizer)
         self._log, self._epoch, self._steps, self._seconds = _Log(), 0, 0, 0.0
         self._final: dict[str, Tensor] = {}
 
-    def train(self, watcher: Watcher) -> Front:
+    def train(self, watcher: Watcher) -> Front[Trained]:
         """All epochs that are still to be trained, and the front."""
         self._resume()
         total = None if self.batches.steps is None else self.batches.steps * self.plan.epochs
@@ -153,7 +158,8 @@ class FrontRun:
     def _step(self, batch: Any) -> None:
         leaves, spec = pytree.tree_flatten(batch)
         tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
-        if not self._can_capture or len(tensors) < len(leaves) or not tensors[0].is_cuda:
+        can_capture = self._can_capture and self.ensemble.can_be_captured
+        if not can_capture or len(tensors) < len(leaves) or not tensors[0].is_cuda:
             self.ensemble.step(batch)
             return
 
@@ -184,8 +190,11 @@ class FrontRun:
             self.scheduler.step()
 
     def _evaluate(self, name: str) -> dict[str, Tensor]:
-        ensemble = self.ensemble
-        return evaluate_members(ensemble.members, ensemble.loss_fn, self.metrics, self.data[name], ensemble.names)
+        """What was found on some data, (K,) by name; training does not notice."""
+        if not self.ensemble.is_vmapped:
+            self._figures.is_vmapped, self._figures.is_settled = False, True
+        with torch.random.fork_rng(devices=[]):
+            return evaluate_members(self._figures, self.data[name], self.ensemble.names)
 
     def _observe(self, figures: dict[str, Tensor]) -> None:
         measured = torch.stack([figures[name] for name in self.ensemble.names], dim=1)
@@ -200,15 +209,18 @@ class FrontRun:
 
     def _belongs(self) -> dict[str, str]:
         """What a checkpoint must agree in with the run that goes on from it; the number of epochs may differ."""
-        steering, optimizer = self.ensemble.steering, self.ensemble.optimizer
+        plan, ensemble = self.plan, self.ensemble
         return {
-            "losses": ", ".join(self.ensemble.names),
-            "preferences": "; ".join(str(preference) for preference in self.plan.preferences),
-            "seeds": str(self.plan.seeds),
-            "method": repr(steering.method),
-            "optimizer": type(optimizer).__name__,
-            "batches": f"{self.batches.steps} an epoch",
-            "held_out": str(self.plan.held_out),
+            "losses": ", ".join(ensemble.names),
+            "preferences": describe_preferences(ensemble.steering.preference, plan.preferences),
+            "seeds": str(plan.seeds),
+            "model": describe_tensors({name: tensor[0] for name, tensor in ensemble.members.stacked.items()}),
+            "method": repr(ensemble.steering.method),
+            "optimizer": describe_optimizer(ensemble.optimizer),
+            "schedule": "none" if self.scheduler is None else f"{type(self.scheduler).__name__} by {plan.schedule_by}",
+            "step": plan.step,
+            "batches": str(self.batches),
+            "held_out": str(plan.held_out),
         }
 
     def _save(self) -> None:
@@ -222,28 +234,35 @@ class FrontRun:
             "epoch": self._epoch,
             "steps": self._steps,
             "seconds": self._seconds,
+            "batches": self.batches.state(),
             "random": torch.random.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else [],  # type: ignore[no-untyped-call]
         }
-        save_checkpoint(self.plan.checkpoint, self._belongs(), state)
+        save_checkpoint(self.plan.checkpoint, self._topics, state)
 
     def _resume(self) -> None:
-        state = None if self.plan.checkpoint is None else load_checkpoint(self.plan.checkpoint, self._belongs())
+        state = None if self.plan.checkpoint is None else load_checkpoint(self.plan.checkpoint, self._topics)
         if state is None:
             return
+        if state["epoch"] > self.plan.epochs:
+            raise InputError(
+                f"checkpoint: expected one after at most {self.plan.epochs} epochs, as many as are wanted, found "
+                f"{state['epoch']} in {self.plan.checkpoint}; pass epochs={state['epoch']} or more, or name another."
+            )
         self.ensemble.load_state_dict(state["ensemble"])
         if self.scheduler is not None and state["scheduler"] is not None:
             self.scheduler.load_state_dict(state["scheduler"])
         self._log = _Log(**state["log"])
         self._epoch, self._steps, self._seconds = state["epoch"], state["steps"], state["seconds"]
         self._final = state["final"] if self._epoch >= self.plan.epochs else {}
+        self.batches.go_on(state["batches"])
         torch.random.set_rng_state(state["random"])
         if state["random_cuda"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(state["random_cuda"])
 
     # the front -------------------------------------------------------------------------------------------
 
-    def _front(self) -> Front:
+    def _front(self) -> Front[Trained]:
         members = range(self.ensemble.members.count)
         reports = self.ensemble.steering.reports()
         results = tuple(self._trained(k, reports[k]) for k in members)
@@ -260,6 +279,7 @@ class FrontRun:
         values = losses.new_tensor([driving[name] for name in self.ensemble.names])
         parameters = self.ensemble.members.parameters
         is_finite = bool(torch.isfinite(losses).all()) and all(bool(torch.isfinite(p[k]).all()) for p in parameters)
+        is_finite = is_finite and 2 * report.skipped <= self._steps
         status, advice = judge_losses(plan.member_preferences[k], values, report)
         return Trained(
             preference=plan.member_preferences[k],
@@ -275,6 +295,27 @@ class FrontRun:
             course=self._log.course(k),
             state_dict=self.ensemble.members.state_dict(k),
         )
+
+
+def _made(schedule: Any, optimizer: torch.optim.Optimizer) -> LRScheduler:
+    """The scheduler.
+
+    Raises:
+        InputError: What is none.
+        UnsupportedError: One that asks for a value at each of its steps, of which there are as many as models.
+    """
+    made = schedule(optimizer) if callable(schedule) else schedule
+    if isinstance(made, ReduceLROnPlateau):
+        raise UnsupportedError(
+            "schedule: ReduceLROnPlateau follows the value of one model, and there are many here; take one that counts "
+            "steps or epochs, or ferero.sweep, which trains them one by one."
+        )
+    if not isinstance(made, LRScheduler):
+        raise InputError(
+            "schedule: expected a function from an optimizer to one of torch's schedulers, such as lambda optimizer: "
+            f"torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs), found {type(made).__name__}."
+        )
+    return made
 
 
 def _is_capturable(optimizer: torch.optim.Optimizer) -> bool:

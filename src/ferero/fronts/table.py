@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ferero.fronts.found import Found, account_of
 from ferero.preference import Preference
 
 if TYPE_CHECKING:
@@ -15,8 +16,13 @@ __all__ = ["front_table", "preference_text"]
 _WIDEST = 44
 
 
-def front_table(front: Front) -> str:
-    """The table: preference, losses, status, ray error where there are lines, violation where not all are."""
+def front_table(front: Front[Found]) -> str:
+    """The table: preference, losses, status, ray error where there are lines, violation where not all are.
+
+    The seed stands behind the preference where there are several; evaluations come last, or steps if they
+    are known.
+    """
+    account = account_of(front.results)
     is_line = [p.ray is not None for p in front.preferences]
     header = ["preference", *front.names, "status"]
     columns: list[Sequence[str]] = [
@@ -24,6 +30,9 @@ def front_table(front: Front) -> str:
         *([f"{value:.5g}" for value in column] for column in front.losses.T.tolist()),
         front.statuses,
     ]
+    if len(set(account.get("seeds", ()))) > 1:
+        header.insert(1, "seed")
+        columns.insert(1, [str(seed) for seed in account["seeds"]])
     if any(is_line):
         header.append("ray error")
         errors = zip(is_line, front.ray_errors().tolist(), strict=True)
@@ -31,8 +40,10 @@ def front_table(front: Front) -> str:
     if not all(is_line):
         header.append("violation")
         columns.append([_short(value) for value in front.violations().tolist()])
-    header.append("evaluations")
-    columns.append([str(r.evaluations) for r in front.results])
+    effort = "steps" if "steps" in account else "evaluations"
+    if effort != "steps" or any(account["steps"]):
+        header.append(effort)
+        columns.append([str(count) for count in account[effort]])
     return _aligned(header, columns, left={"preference", "status"})
 
 

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from ferero.errors import InputError
 from ferero.fronts.front import Front
-from ferero.geometry.arrays import ArrayLike, to_float64
+from ferero.fronts.preferences import read_preferences
+from ferero.geometry.arrays import ArrayLike
 from ferero.methods import Method
-from ferero.optimize import minimize_many
+from ferero.optimize import Result, minimize_many
 from ferero.optimize.evaluator import Function, Point
 from ferero.preference import Preference
 
@@ -30,7 +31,7 @@ def trace(
     tol: float = 1e-6,
     jac: Function | None = None,
     lower: ArrayLike | None = None,
-) -> Front:
+) -> Front[Result]:
     """`minimize` for each of P preferences: the same answers, in a fraction of the time.
 
     All runs advance together, with their losses and gradients from one vectorised call. A function that
@@ -62,37 +63,12 @@ def trace(
         >>> front.statuses
         ('converged', 'converged', 'converged', 'converged', 'converged')
     """
-    wanted = _read_preferences(preferences)
+    wanted = read_preferences(preferences)
     start = _read_start(x0, len(wanted))
     results = minimize_many(
         fun, start, wanted, method=method, step=step, max_iter=max_iter, tol=tol, jac=jac, lower=lower
     )
     return Front.from_results(results)
-
-
-def _read_preferences(preferences: object) -> list[Preference]:
-    """Single preferences over the same names, at least one."""
-    if isinstance(preferences, Preference):
-        return list(preferences.members) or [preferences]
-    if isinstance(preferences, Iterable) and not isinstance(preferences, (Tensor, np.ndarray, str)):
-        preferences = list(preferences)
-        if any(isinstance(item, Preference) for item in preferences):
-            return list(Preference.stack(preferences).members)
-    rays = to_float64(preferences, "preferences")  # type: ignore[arg-type]  # refuses what is no array
-    if rays.shape[:1] == (0,):
-        raise InputError("preferences: expected at least one, found none; for rays use ferero.spread(m, n).")
-    if rays.ndim != 2:
-        raise InputError(
-            f"preferences: expected a list of Preference, or rays of shape (P, m), found shape {tuple(rays.shape)}."
-        )
-    return [_read_ray(ray, i) for i, ray in enumerate(rays)]
-
-
-def _read_ray(ray: Tensor, index: int) -> Preference:
-    try:
-        return Preference.ray(ray)
-    except InputError as error:
-        raise InputError(f"preferences[{index}]: {error}") from None
 
 
 def _read_start(x0: Point, P: int) -> Point:

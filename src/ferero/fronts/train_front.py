@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -14,15 +16,17 @@ from ferero.fronts.front import Front
 from ferero.fronts.front_run import FrontRun, Plan, ScheduleFactory
 from ferero.fronts.preferences import read_preferences
 from ferero.fronts.progress import Watcher, read_watcher
+from ferero.fronts.trained import Trained
 from ferero.geometry.arrays import ArrayLike
 from ferero.methods import Method
 from ferero.methods.control import FereroPI
 from ferero.preference import Preference
 from ferero.training.ensemble import Ensemble, Members, read_batches
-from ferero.training.ensemble.batches import Order
+from ferero.training.ensemble.batches import Order, read_examples
 from ferero.training.ensemble.ensemble import OptimizerFactory
 from ferero.training.ensemble.evaluation import Metrics
-from ferero.training.ensemble.members import LossFunction
+from ferero.training.ensemble.question import LossFunction
+from ferero.training.stepping.arguments import check_options
 from ferero.training.stepping.slopes import SlopeKind
 
 __all__ = ["train_front"]
@@ -44,6 +48,7 @@ def train_front(
     schedule: ScheduleFactory | None = None,
     schedule_by: Literal["epoch", "step"] = "epoch",
     clip_norm: float | None = None,
+    rate_factors: Sequence[float] | None = None,
     slopes: SlopeKind = "realized",
     double_sampling: bool = True,
     evaluate: Mapping[str, Iterable[Any] | tuple[Tensor, ...]] | None = None,
@@ -53,7 +58,7 @@ def train_front(
     checkpoint: str | Path | None = None,
     progress: Watcher | bool | None = None,
     compile: bool = False,  # noqa: A002  # torch's word
-) -> Front:
+) -> Front[Trained]:
     """Train one model for each of P preferences and S seeds, all together, each as it would train alone.
 
     Parameters are stacked and `torch.vmap` gives the losses of all models in one call, so that a step of 25 models
@@ -79,6 +84,8 @@ def train_front(
         schedule: ``schedule(optimizer)``, one of torch's learning-rate schedulers.
         schedule_by: Whether it moves on after every "epoch" or every "step".
         clip_norm: Largest norm of a model's gradient.
+        rate_factors: What the learning rate is multiplied by for each preference, (P,): with a preference given several
+            times, a search over the rate in one run.
         slopes: For methods that read slopes; see `ferero.Stepper`.
         double_sampling: The same: gradients on the first half of a batch and slopes on the second.
         evaluate: Further data by name, measured at the end and every ``evaluate_every`` epochs. The training data are
@@ -124,6 +131,7 @@ def train_front(
         schedule_by=schedule_by,
         held_out=held_out,
         checkpoint=None if checkpoint is None else Path(checkpoint),
+        step=f"clip_norm={clip_norm}, rate_factors={rate_factors}, slopes={slopes}, double_sampling={double_sampling}",
     )
     if schedule_by not in ("epoch", "step"):
         raise InputError(f'schedule_by: expected "epoch" or "step", found {schedule_by!r}.')
@@ -133,18 +141,40 @@ def train_front(
     steered = FereroPI() if method is None else method
     if isinstance(steered, type):
         raise InputError(f"method: expected an instance, found the class; write {steered.__name__}().")
+    if not hasattr(steered, "requires"):
+        raise InputError(f"method: expected a method such as ferero.FereroPI(), found {type(steered).__name__}.")
+    check_options(
+        slopes=slopes,
+        clip_norm=clip_norm,
+        loss_fn=loss_fn,
+        accumulate=1,
+        chunk=1,
+        step_size=None,
+        on_nonfinite="skip",
+        split=None,
+        scaler=None,
+        generator=None,
+    )
+    if evaluate is not None and not isinstance(evaluate, Mapping):
+        raise InputError(
+            f'evaluate: expected data by name, such as {{"test": loader}}, found {type(evaluate).__name__}.'
+        )
+    if metrics is not None and not callable(metrics):
+        raise InputError(f"metrics: expected a function of model and batch, found {type(metrics).__name__}.")
     data = dict(evaluate or {})
     if held_out is not None and held_out not in data:
         raise InputError(
             f"held_out: expected one of evaluate's names ({', '.join(data) or 'none'}), found {held_out!r}."
         )
+    if wanted[0].measured and held_out is None:
+        raise InputError(
+            f"held_out: expected the name in evaluate of the data on which {', '.join(wanted[0].measured)} can be "
+            "measured, found None; pass evaluate={name: data}, held_out=name and metrics=."
+        )
     with torch.random.fork_rng():
         members = Members(_make_models(make_model, plan.seeds), len(wanted), where)
         batches = read_batches(loader, batch_size, order, where, plan.member_seeds)
-        others = {
-            name: read_batches(some, batch_size if isinstance(some, tuple) else None, "shared", where, [0], "evaluate")
-            for name, some in data.items()
-        }
+        others = {name: read_examples(some, where, f"evaluate[{name!r}]") for name, some in data.items()}
         ensemble = Ensemble(
             members,
             loss_fn,
@@ -155,15 +185,18 @@ def train_front(
             double_sampling=double_sampling,
             clip_norm=clip_norm,
             is_own=batches.is_own,
+            rate_factors=_read_factors(rate_factors, plan),
             compile=compile,
         )
         run = FrontRun(plan, ensemble, batches, others, metrics, schedule)
-        torch.manual_seed(plan.seeds[0])
+        torch.manual_seed(
+            0
+        )  # whoever is trained beside: a loader that shuffles gives each seed what it would get alone
         return run.train(read_watcher(progress, f"training {members.count} models"))
 
 
-def _make_models(make_model: Callable[[int], nn.Module], seeds: Sequence[int]) -> list[nn.Module]:
-    if not callable(make_model):
+def _make_models(make_model: Any, seeds: Sequence[int]) -> list[nn.Module]:
+    if not callable(make_model) or isinstance(make_model, nn.Module):
         raise InputError(
             f"make_model: expected a function from a seed to a model, found {type(make_model).__name__}; write lambda "
             "seed: Net()."
@@ -176,16 +209,37 @@ def _make_models(make_model: Callable[[int], nn.Module], seeds: Sequence[int]) -
 
 
 def _read_seeds(seeds: Any) -> tuple[int, ...]:
-    found = tuple(range(seeds)) if isinstance(seeds, int) else tuple(seeds)
-    if not found or len(set(found)) < len(found) or not all(isinstance(s, int) and s >= 0 for s in found):
+    count = _whole(seeds)
+    given: Iterable[Any] = range(count) if count is not None else seeds if isinstance(seeds, Iterable) else ()
+    found = [_whole(seed) for seed in given]
+    known = [seed for seed in found if seed is not None and seed >= 0]
+    if not known or len(set(known)) < len(found):
         raise InputError(f"seeds: expected how many, or different integers >= 0, found {seeds!r}.")
-    return found
+    return tuple(known)
+
+
+def _read_factors(factors: Sequence[float] | None, plan: Plan) -> list[float] | None:
+    if factors is None:
+        return None
+    found = [float(factor) for factor in factors]
+    if len(found) != len(plan.preferences) or not all(0 < factor < math.inf for factor in found):
+        raise InputError(
+            f"rate_factors: expected a positive number for each of the {len(plan.preferences)} preferences, found "
+            f"{factors!r}."
+        )
+    return [factor for factor in found for _ in plan.seeds]
 
 
 def _check_count(argument: str, number: Any) -> int:
-    if not isinstance(number, int) or isinstance(number, bool) or number < 1:
+    found = _whole(number)
+    if found is None or found < 1:
         raise InputError(f"{argument}: expected an integer >= 1, found {number!r}.")
-    return number
+    return found
+
+
+def _whole(number: Any) -> int | None:
+    """An integer of any kind as Python's; None for anything else."""
+    return int(number) if isinstance(number, int | np.integer) and number is not True and number is not False else None
 
 
 def _read_device(device: torch.device | str | None) -> torch.device:

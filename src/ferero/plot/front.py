@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferero.errors import InputError
+from ferero.fronts.found import Found, shortfall_of, trajectory_of
 from ferero.fronts.front import Front
 from ferero.geometry.arrays import ArrayLike, to_float64
 from ferero.plot.clip import view_of
@@ -26,7 +27,7 @@ _DASHES = (0, (5, 3))
 
 
 def plot_front(
-    front: Front,
+    front: Front[Found],
     ax: Axes | None = None,
     *,
     truth: ArrayLike | None = None,
@@ -36,9 +37,9 @@ def plot_front(
     """Draws what was asked for, the way there, and what was found.
 
     Dots are the points found, in the colour of their preference; hollow and crossed where the run did not
-    converge. Rings are the starts. Two losses make a plane and three a space; more are drawn as parallel
-    coordinates, in units of the rays where all preferences are rays, so that a point on its ray is a level
-    line.
+    converge or the model does not meet it, hollow where nobody judged. Rings are the starts. Two losses make a
+    plane and three a space; more are drawn as parallel coordinates, in units of the rays where all preferences
+    are rays, so that a point on its ray is a level line.
 
     Args:
         front: of any number of losses.
@@ -83,7 +84,9 @@ def _read_truth(truth: ArrayLike | None, m: int) -> Array | None:
 class _Picture:
     """Two or three losses on axes; matplotlib takes the coordinates of both in the same way."""
 
-    def __init__(self, front: Front, ax: Axes | None, truth: Array | None, *, trajectories: bool, rays: bool) -> None:
+    def __init__(
+        self, front: Front[Found], ax: Axes | None, truth: Array | None, *, trajectories: bool, rays: bool
+    ) -> None:
         self.front, self.truth, self.m = front, truth, len(front.names)
         self.trajectories, self.rays = trajectories, rays
         self.is_ours = ax is None
@@ -113,7 +116,7 @@ class _Picture:
         if self.truth is not None:
             parts.append(self.truth)
         if self.trajectories:
-            parts += [r.history.losses for r in self.front.results]
+            parts += [trajectory_of(r)[0] for r in self.front.results]
         points = np.concatenate(parts)
         points = points[np.isfinite(points).all(axis=1)]
         if not len(points):
@@ -162,9 +165,17 @@ class _Picture:
                 label = ""
 
     def _draw_trajectories(self) -> None:
+        starts = []
         for result, color in zip(self.front.results, self.colors, strict=True):
-            self.ax.plot(*result.history.losses.T, color=color, linewidth=LINE, alpha=0.8, zorder=2)
-        starts = np.unique(np.stack([r.history.losses[0] for r in self.front.results]), axis=0)
+            losses, from_start = trajectory_of(result)
+            if len(losses):
+                self.ax.plot(*losses.T, color=color, linewidth=LINE, alpha=0.8, zorder=2)
+            if from_start:
+                starts.append(losses[0])
+        if starts:
+            self._draw_starts(np.unique(np.stack(starts), axis=0))
+
+    def _draw_starts(self, starts: Array) -> None:
         self._scatter(starts, s=RING, facecolor=self.page.paper, edgecolor=self.page.ink, label="start", zorder=3)
 
     def _draw_points(self) -> None:
@@ -174,19 +185,21 @@ class _Picture:
                 look = {"facecolor": color, "edgecolor": self.page.paper}
             else:
                 look = {"facecolor": self.page.paper, "edgecolor": color}
+            if shortfall_of(self.front.results[i]):
                 self._scatter(points[i][None], s=DOT / 2, marker="x", color=color, zorder=5)
             self._scatter(points[i][None], s=DOT, label=label, zorder=4, **look)
 
     def _extra_entries(self) -> list[tuple[Any, str]]:
         """What one artist cannot stand for in the legend: a ring with a cross in it."""
-        if all(r.success for r in self.front.results):
+        shortfalls = sorted({shortfall_of(r) for r in self.front.results} - {""})
+        if not shortfalls:
             return []
         from matplotlib.lines import Line2D
 
         look: dict[str, Any] = {"color": self.page.ink, "linestyle": "none", "markeredgewidth": LINE / 1.5}
         ring = Line2D([], [], marker="o", markersize=DOT**0.5, markerfacecolor=self.page.paper, **look)
         cross = Line2D([], [], marker="x", markersize=(DOT / 2) ** 0.5, **look)
-        return [((ring, cross), "not converged")]
+        return [((ring, cross), text) for text in shortfalls]
 
     def _scatter(self, points: Array, **style: Any) -> None:
         depth = {"depthshade": False} if self.m == 3 else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ferero.fronts.found import Found
 from ferero.fronts.front import Front
 from ferero.fronts.table import preference_text
 
@@ -10,7 +11,7 @@ __all__ = ["legend_texts"]
 _MOST = 10  # preferences that are listed one by one; more would outgrow the picture
 
 
-def legend_texts(front: Front) -> list[str]:
+def legend_texts(front: Front[Found]) -> list[str]:
     """A text for each preference, with its index where texts would be the same; empty ones for too many."""
     if len(front) > _MOST:
         return [""] * len(front)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ferero.fronts.found import Found, shortfall_of
 from ferero.fronts.front import Front
 from ferero.plot.frame import finish, new_panels
 from ferero.plot.names import legend_texts
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_parallel"]
 
 
-def plot_parallel(front: Front, ax: Axes | None = None, *, truth: Array | None = None) -> Axes:
+def plot_parallel(front: Front[Found], ax: Axes | None = None, *, truth: Array | None = None) -> Axes:
     """Draws each point as a line over the losses' names, in units of its ray where all preferences are rays.
 
     Args:
@@ -33,7 +34,7 @@ def plot_parallel(front: Front, ax: Axes | None = None, *, truth: Array | None =
     return axes
 
 
-def _draw(ax: Axes, front: Front, truth: Array | None) -> None:
+def _draw(ax: Axes, front: Front[Found], truth: Array | None) -> None:
     page, places = page_of(ax), np.arange(len(front.names))
     relative = _in_units_of_rays(front)
     values = front.losses.numpy() if relative is None else relative
@@ -49,7 +50,7 @@ def _draw(ax: Axes, front: Front, truth: Array | None) -> None:
             row,
             color=color,
             linewidth=LINE,
-            linestyle="-" if result.success else "--",
+            linestyle="--" if shortfall_of(result) else "-",
             marker="o",
             markersize=4.5,
             markerfacecolor=color if result.success else page.paper,
@@ -61,7 +62,7 @@ def _draw(ax: Axes, front: Front, truth: Array | None) -> None:
         ax.set_yscale("log")
 
 
-def _in_units_of_rays(front: Front) -> Array | None:
+def _in_units_of_rays(front: Front[Found]) -> Array | None:
     """``(F - through) / ray``, (P, m), None unless all preferences are rays with positive components."""
     rows = []
     for losses, preference in zip(front.losses, front.preferences, strict=True):

@@ -30,6 +30,7 @@ __all__ = [
     "average_rows",
     "forward_slopes",
     "gramian",
+    "in_forward_mode",
     "jacobian",
     "jacobian_slopes",
     "realized_slopes",
@@ -170,14 +171,25 @@ def forward_slopes(
         UnsupportedError: An operator without forward mode, or a parameter that is not the model's.
     """
     with torch.no_grad(), forward_ad.dual_level(), _exchanged(model, _duals(parameters, gradients)):
-        try:
+        with in_forward_mode():
             sums, rest = evaluate(model)
-        except (NotImplementedError, RuntimeError) as error:
-            if _NO_FORWARD_MODE.search(str(error)) is None:
-                raise
-            raise UnsupportedError(_without_forward_mode(str(error))) from error
         tangent = forward_ad.unpack_dual(sums).tangent  # type: ignore[no-untyped-call]
         return (torch.zeros_like(sums) if tangent is None else -tangent), rest
+
+
+@contextmanager
+def in_forward_mode() -> Iterator[None]:
+    """Whatever runs inside in forward mode says so where an operator has none.
+
+    Raises:
+        UnsupportedError: Naming the operator.
+    """
+    try:
+        yield
+    except (NotImplementedError, RuntimeError) as error:
+        if _NO_FORWARD_MODE.search(str(error)) is None:
+            raise
+        raise UnsupportedError(_without_forward_mode(str(error))) from error
 
 
 def _duals(parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> dict[int, Tensor]:

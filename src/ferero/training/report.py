@@ -151,20 +151,25 @@ def make_report(
 
 
 def judge_losses(preference: Preference, losses: Tensor, report: Report) -> tuple[Status, str]:
-    """The verdict on losses (m,) that were measured on all data, and so without noise, and what to do about it.
+    """The verdict on losses (m,) that were measured on all data, and what to do about it.
+
+    What is off by no more than training could see in its batches is met within noise; beyond that it is not met.
 
     Args:
         preference: What is wanted.
         losses: The measured losses.
-        report: What training itself saw: where a constraint is not met, it knows why.
+        report: What training itself saw: how large the noise is, and where a constraint is not met, why.
     """
     rows = torch.cat([preference.B_g, preference.B_h])
     sizes = (rows.square() @ losses.square() + torch.cat([preference.b_g, preference.b_h]).square()).sqrt()
-    is_met = preference.violation(losses) <= _TOLERANCE * torch.where(sizes > 0, sizes, 1.0)
-    if bool(is_met.all()):
+    away = preference.violation(losses) - _TOLERANCE * torch.where(sizes > 0, sizes, 1.0)
+    if bool((away <= 0).all()):
         return "met", ADVICE["met"] if len(sizes) else report.advice
-    worst = (*preference.labels_g, *preference.labels_h)[int(is_met.int().argmin())]
-    status: Status = "met_within_noise" if report.status == "met" else report.status
+    noise = away.new_tensor([row.standard_error for row in report.constraints])
+    beyond = torch.where(away > 0, away - 2 * noise, -torch.inf)
+    worst = (*preference.labels_g, *preference.labels_h)[int(beyond.argmax())]
+    status: Status = "not_met" if report.status in ("met", "met_within_noise") else report.status
+    status = "met_within_noise" if status == "not_met" and bool((beyond <= 0).all()) else status
     return status, f"{worst}: {ADVICE[status]}"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal, Protocol, TypeAlias
 
 import torch
@@ -11,9 +11,10 @@ from torch import Tensor
 from ferero.errors import InputError
 from ferero.training.evaluate import moved
 
-__all__ = ["Batches", "LoaderBatches", "Order", "TensorBatches", "read_batches"]
+__all__ = ["Batches", "LoaderBatches", "Order", "TensorBatches", "read_batches", "read_examples"]
 
 _LARGE = 2048  # examples at a time where no gradient is needed
+_SHARED = 0  # the seed of an order that all share: whoever else is trained, it is the same
 Order: TypeAlias = Literal["shared", "seed"]
 
 
@@ -34,7 +35,13 @@ class Batches(Protocol):
         """Those of one epoch."""
 
     def whole(self) -> Iterator[Any]:
-        """All examples once, in order, the same for every member: for evaluation."""
+        """All examples once, the same for every member: for evaluation, which no epoch notices."""
+
+    def state(self) -> list[Tensor]:
+        """Where the next epoch begins, besides its number."""
+
+    def go_on(self, state: list[Tensor]) -> None:
+        """Begin there."""
 
 
 class LoaderBatches:
@@ -46,20 +53,44 @@ class LoaderBatches:
     @property
     def steps(self) -> int | None:
         """The loader's length, if it has one."""
-        length: Callable[[], int] | None = getattr(self._loader, "__len__", None)
-        return None if length is None else length()
+        try:
+            return len(self._loader)  # type: ignore[arg-type]
+        except TypeError:  # none, or that of a stream
+            return None
 
     def epoch(self, number: int) -> Iterator[Any]:
         """One pass over the loader."""
         sampler = getattr(self._loader, "sampler", None)
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(number)  # type: ignore[union-attr]
-        yield from self.whole()
-
-    def whole(self) -> Iterator[Any]:
-        """One pass over the loader."""
         for batch in self._loader:
             yield moved(batch, self._device)
+
+    def whole(self) -> Iterator[Any]:
+        """One pass over the loader, which draws no random numbers for good."""
+        state = self.state()
+        try:
+            for batch in self._loader:
+                yield moved(batch, self._device)
+        finally:
+            self.go_on(state)
+
+    def state(self) -> list[Tensor]:
+        """That of the loader's own generators."""
+        return [generator.get_state() for generator in self._generators()]
+
+    def go_on(self, state: list[Tensor]) -> None:
+        """Set them."""
+        for generator, its_state in zip(self._generators(), state, strict=False):
+            generator.set_state(its_state)
+
+    def _generators(self) -> list[torch.Generator]:
+        owners = (self._loader, getattr(self._loader, "sampler", None))
+        found = [getattr(owner, "generator", None) for owner in owners]
+        return [generator for generator in found if isinstance(generator, torch.Generator)]
+
+    def __str__(self) -> str:
+        return f"{self.steps} an epoch"
 
 
 class TensorBatches:
@@ -105,6 +136,17 @@ class TensorBatches:
         size = max(self._size, _LARGE)
         yield from zip(*(torch.split(tensor, size) for tensor in self._tensors), strict=True)
 
+    def state(self) -> list[Tensor]:
+        """Nothing."""
+        return []
+
+    def go_on(self, state: list[Tensor]) -> None:
+        """Nothing to do."""
+
+    def __str__(self) -> str:
+        order = "of each seed's own" if self.is_own else "that all share"
+        return f"{self.steps} an epoch, of {self._size} out of {len(self._tensors[0])} examples in an order {order}"
+
 
 def read_batches(
     loader: Any, size: int | None, order: Order, device: torch.device, seeds: list[int], what: str = "loader"
@@ -123,13 +165,10 @@ def read_batches(
         InputError: What is neither, a batch that is too large, or an order that a loader cannot give.
     """
     if isinstance(loader, tuple) and loader and all(isinstance(part, Tensor) for part in loader):
-        n = len(loader[0])
-        if any(len(part) != n for part in loader):
-            lengths = ", ".join(str(len(part)) for part in loader)
-            raise InputError(f"{what}: expected tensors of one length, found {lengths}.")
-        if size is None or not 1 <= size <= n:
+        n = _one_length(loader, what)
+        if not isinstance(size, int) or not 1 <= size <= n:
             raise InputError(f"batch_size: expected a number from 1 to {n} to go with tensors, found {size!r}.")
-        return TensorBatches(loader, size, device, seeds if order == "seed" else [seeds[0]])
+        return TensorBatches(loader, size, device, seeds if order == "seed" else [_SHARED])
     if order != "shared":
         raise InputError(
             f'order: expected "shared" with a loader, whose batches all models see, found {order!r}; pass the data as '
@@ -143,6 +182,21 @@ def read_batches(
             f"{type(loader).__name__}; pass a DataLoader or a list of batches."
         )
     return LoaderBatches(loader, device)
+
+
+def read_examples(data: Any, device: torch.device, what: str) -> LoaderBatches | TensorBatches:
+    """The same for data that are only evaluated, in batches of whatever size."""
+    is_tensors = isinstance(data, tuple) and bool(data) and all(isinstance(part, Tensor) for part in data)
+    if is_tensors and _one_length(data, what) == 0:
+        raise InputError(f"{what}: expected at least one example, found none.")
+    return read_batches(data, 1 if is_tensors else None, "shared", device, [_SHARED], what)
+
+
+def _one_length(tensors: tuple[Tensor, ...], what: str) -> int:
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    if len({shape[:1] for shape in shapes}) > 1 or not shapes[0]:
+        raise InputError(f"{what}: expected tensors of one length, found shapes {', '.join(map(str, shapes))}.")
+    return len(tensors[0])
 
 
 def _permutation(n: int, seed: int, epoch: int) -> Tensor:

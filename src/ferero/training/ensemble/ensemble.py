@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch._functorch import config as functorch_config
 
 from ferero.errors import InputError, UnsupportedError
 from ferero.methods.base import Method
 from ferero.preference import Preference
-from ferero.training.ensemble.members import LossFunction, Members
+from ferero.training.ensemble.members import Members
+from ferero.training.ensemble.question import LossFunction, ask_losses
 from ferero.training.ensemble.steering import Steering
-from ferero.training.observe import realized_slopes
+from ferero.training.observe import in_forward_mode, realized_slopes
 from ferero.training.stepping.halves import halve
+from ferero.training.stepping.second_look import Look
 from ferero.training.stepping.slopes import SlopeKind
 
 __all__ = ["ELEMENTWISE", "Ensemble", "OptimizerFactory"]
@@ -40,6 +46,7 @@ class Ensemble:
         double_sampling: Whether slopes are taken on the second half of a batch and gradients on the first.
         clip_norm: Largest norm of a member's gradient; None for any.
         is_own: Whether every member has batches of its own.
+        rate_factors: What each member's step is multiplied by, (K,); None for 1.
         compile: Whether `torch.compile` makes one piece of the losses.
     """
 
@@ -55,48 +62,89 @@ class Ensemble:
         double_sampling: bool = True,
         clip_norm: float | None = None,
         is_own: bool = False,
+        rate_factors: Sequence[float] | None = None,
         compile: bool = False,  # noqa: A002  # torch's word
     ) -> None:
         self.members, self.loss_fn, self.names = members, loss_fn, preferences[0].names
         self.device = members.parameters[0].device
-        self.steering = Steering(preferences, method, self.device)
+        self.steering = Steering(preferences, _on_device(method, self.device), self.device)
         self.optimizer = _made(optimizer, members.parameters)
         self._needs_slopes, self._needs_gramian = ("slopes" in method.requires, "gramian" in method.requires)
         self._slopes, self._is_halved = slopes, self._needs_slopes and double_sampling
         self._clip_norm, self._is_own = clip_norm, is_own
-        self._compiled = torch.compile(self._plain_losses) if compile else None
+        factors = None if rate_factors is None else torch.tensor(rate_factors, dtype=torch.float64, device=self.device)
+        self._rate_factors = factors
+        self._question = ask_losses(members, loss_fn, self.names, is_own=is_own)
+        self._is_compiled = compile
+        self._look = Look(members.structure)
+        self._compiled_losses, self._compiled_slopes = self._question.of_all, self._forward_slopes
+        if compile:
+            self._compiled_losses = torch.compile(self._compiled_losses)
+            self._compiled_slopes = torch.compile(self._compiled_slopes)
+
+    @property
+    def is_vmapped(self) -> bool:
+        """Whether the members are evaluated together; until the first step, as far as is known."""
+        return self._question.is_vmapped
+
+    @property
+    def can_be_captured(self) -> bool:
+        """Whether a step can be replayed: random numbers that must be drawn twice alike cannot."""
+        return not self._look.is_random
 
     def step(self, batch: Any) -> None:
         """Take one step of every member; nothing waits for the device."""
         first, second = self._batches(batch)
+        buffers = self.members.buffers
+        kept = [buffer.clone() for buffer in buffers]
         losses = self._losses(first)
         if not losses.requires_grad:
             raise InputError("loss_fn: expected losses attached to the graph, found none; pass them, not .detach().")
         gradients = self._weighted_gradients(losses)
-        before = self._before(second, gradients)
+        for buffer, old in zip(buffers, kept, strict=True):
+            buffer.copy_(torch.where(_spread(self.steering.is_good, buffer), buffer, old))
+        seed = self._look.seed() if self._needs_slopes else 0
+        before = self._before(second, gradients, seed)
+        if self._clip_norm is not None:
+            gradients = _clipped(gradients, self._clip_norm)
         for parameter, gradient in zip(self.members.parameters, gradients, strict=True):
             parameter.grad = gradient
-        self.optimizer.step()
+        self._take_step()
         if self._needs_slopes:
-            self.steering.slopes.copy_(self._after(second, before))
+            self.steering.learn_slopes(self._after(second, before, seed))
+
+    def _take_step(self) -> None:
+        """The optimizer's step; where members have rates of their own, that much of it."""
+        if self._rate_factors is None:
+            self.optimizer.step()
+            return
+        parameters = self.members.parameters
+        before = [parameter.detach().clone() for parameter in parameters]
+        self.optimizer.step()
+        with torch.no_grad():
+            for parameter, old in zip(parameters, before, strict=True):
+                parameter.copy_(torch.lerp(old, parameter, _spread(self._rate_factors.to(old), old).expand_as(old)))
 
     # gradients ----------------------------------------------------------------------------------------
 
     def _losses(self, batch: Any) -> Tensor:
-        if self._compiled is None or not self.members.is_settled or not self.members.is_vmapped:
-            return self._plain_losses(batch)
-        found: Tensor = self._compiled(batch)
-        return found
+        if not self._may_compile:
+            found: Tensor = self._question.of_all(batch)
+            return found
+        with functorch_config.patch(donated_buffer=False):  # several backward passes may follow
+            return self._compiled_losses(batch)
 
-    def _plain_losses(self, batch: Any) -> Tensor:
-        return self.members.losses(self.loss_fn, batch, self.names, is_own=self._is_own)
+    @property
+    def _may_compile(self) -> bool:
+        return self._is_compiled and self._question.is_settled and self._question.is_vmapped
 
     def _batches(self, batch: Any) -> tuple[Any, Any]:
         if not self._is_halved:
             return batch, batch
         if not self._is_own:
             return halve(batch)
-        return torch.utils._pytree.tree_map(_first_half, batch), torch.utils._pytree.tree_map(_second_half, batch)
+        halve(tuple(tensor[0] for tensor in batch))  # refuses what cannot be halved
+        return tuple(_first_half(tensor) for tensor in batch), tuple(_second_half(tensor) for tensor in batch)
 
     def _weighted_gradients(self, losses: Tensor) -> list[Tensor]:
         """``J^T w`` of every member, (K, ...) for each parameter; 0 for a member that is not finite."""
@@ -110,47 +158,71 @@ class Ensemble:
             ]
             weights = self.steering.update(losses, _gramian(rows))
             found = [_combined(weights, parts) for parts in zip(*rows, strict=True)]
-        is_good = weights.abs().sum(dim=-1) > 0
-        found = [torch.where(_spread(is_good, g), g, 0.0).contiguous() for g in found]
-        return found if self._clip_norm is None else _clipped(found, self._clip_norm)
+        return [torch.where(_spread(self.steering.is_good, g), g, 0.0).contiguous() for g in found]
 
     # slopes -------------------------------------------------------------------------------------------
 
-    def _before(self, second: Any, gradients: list[Tensor]) -> Tensor | None:
+    @contextmanager
+    def _aside(self, seed: int) -> Iterator[None]:
+        """What is evaluated inside leaves buffers and random numbers alone, and draws the same with the same seed."""
+        buffers = self.members.buffers
+        kept = [buffer.clone() for buffer in buffers]
+        try:
+            with self._look.aside(seed):
+                yield
+        finally:
+            for buffer, old in zip(buffers, kept, strict=True):
+                buffer.copy_(old)
+
+    def _before(self, second: Any, gradients: list[Tensor], seed: int) -> Tensor | None:
         """Before the step: the losses of the second half if slopes are realised, else the slopes, (K, m)."""
         if not self._needs_slopes:
             return None
-        if self._slopes == "realized":
-            with torch.no_grad():
-                return self._losses(second)
-        if self._slopes == "forward":
-            return self._forward_slopes(second, gradients)
-        losses = self._losses(second)
+        with self._aside(seed):
+            if self._slopes == "realized":
+                with torch.no_grad():
+                    return self._losses(second)
+            if self._slopes == "jacobian":
+                return self._jacobian_slopes(second, gradients)
+            slopes_of = self._compiled_slopes if self._may_compile else self._forward_slopes
+            with torch.no_grad(), in_forward_mode(), warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, when it sets forward mode up
+                return slopes_of(second, gradients)
+
+    def _jacobian_slopes(self, batch: Any, gradients: list[Tensor]) -> Tensor:
+        """``-J g`` by m backward passes."""
+        losses = self._losses(batch)
         columns = []
         for i in range(losses.shape[1]):
             row = _gradients(losses[:, i].sum(), self.members.parameters, retain_graph=i + 1 < losses.shape[1])
             columns.append(-torch.stack([_dot(a, b) for a, b in zip(row, gradients, strict=True)]).sum(dim=0))
         return torch.stack(columns, dim=1)
 
-    def _after(self, second: Any, before: Tensor | None) -> Tensor:
+    def _after(self, second: Any, before: Tensor | None, seed: int) -> Tensor:
         assert before is not None
         if self._slopes != "realized":
             return torch.nan_to_num(before.double(), nan=0.0, posinf=0.0, neginf=0.0)
-        with torch.no_grad():
-            return realized_slopes(before, self._losses(second), self.optimizer.param_groups[0]["lr"])
+        with self._aside(seed), torch.no_grad():
+            return realized_slopes(before, self._losses(second), self._step_size())
+
+    def _step_size(self) -> float | Tensor:
+        """The learning rate, or those of the members, (K, 1)."""
+        rate: float | Tensor = self.optimizer.param_groups[0]["lr"]
+        return rate if self._rate_factors is None else rate * self._rate_factors[:, None]
 
     def _forward_slopes(self, batch: Any, gradients: list[Tensor]) -> Tensor:
         """``-J g`` by one forward-mode pass."""
-        stacked = {name: tensor.detach() for name, tensor in self.members.stacked.items()}
-        along = dict(zip(self.members.trained, gradients, strict=True))
-        still = {name: tensor for name, tensor in stacked.items() if name not in along}
+        stacked = {name: tensor.detach().clone() for name, tensor in self.members.stacked.items()}
+        at = {name: tensor for name, tensor in stacked.items() if tensor.is_floating_point()}  # buffers may be written
+        along = {name: torch.zeros_like(tensor) for name, tensor in at.items()}
+        along |= dict(zip(self.members.trained, gradients, strict=True))
 
-        def losses(trained: dict[str, Tensor]) -> Tensor:
-            return self.members.losses_at({**still, **trained}, self.loss_fn, batch, self.names, is_own=self._is_own)
+        def losses(moved: dict[str, Tensor]) -> Tensor:
+            still = {name: tensor.clone() for name, tensor in stacked.items() if name not in moved}
+            found: Tensor = self._question.of_all(batch, {**still, **moved})
+            return found
 
-        at = {name: stacked[name] for name in along}
-        with torch.no_grad():
-            slopes: Tensor = torch.func.jvp(losses, (at,), (along,))[1]
+        slopes: Tensor = torch.func.jvp(losses, (at,), (along,))[1]
         return -slopes
 
     # checkpoints ----------------------------------------------------------------------------------------
@@ -172,6 +244,13 @@ class Ensemble:
         self.steering.load_state_dict(state["steering"])
 
 
+def _on_device(method: Method[Any], device: torch.device) -> Method[Any]:
+    """The method as it is, or on a GPU in the form that solves all its subprograms there at once."""
+    if device.type != "cuda" or getattr(method, "solver", "batched") != "exact":
+        return method
+    return dataclasses.replace(method, solver="batched")  # type: ignore[type-var]
+
+
 def _made(factory: Any, parameters: list[Tensor]) -> torch.optim.Optimizer:
     """The optimizer; on a GPU in the form that a captured graph can hold.
 
@@ -179,7 +258,8 @@ def _made(factory: Any, parameters: list[Tensor]) -> torch.optim.Optimizer:
         InputError: What is no optimizer.
         UnsupportedError: An optimizer that would mix the models.
     """
-    optimizer: Any = factory(parameters) if callable(factory) else factory
+    make: Any = factory
+    optimizer = make(parameters) if callable(make) else make
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise InputError(
             f"optimizer: expected a function from parameters to an optimizer, such as lambda parameters: "
@@ -206,8 +286,8 @@ def _made(factory: Any, parameters: list[Tensor]) -> torch.optim.Optimizer:
 
 def _gradients(loss: Tensor, parameters: list[Tensor], retain_graph: bool = False) -> list[Tensor]:
     """Those of a scalar; 0 for a parameter it does not depend on."""
-    found = torch.autograd.grad(loss, parameters, retain_graph=retain_graph, allow_unused=True)
-    return [torch.zeros_like(p) if g is None else g for p, g in zip(parameters, found, strict=True)]
+    found = torch.autograd.grad(loss, parameters, retain_graph=retain_graph, allow_unused=True, materialize_grads=True)
+    return list(found)
 
 
 def _gramian(rows: list[list[Tensor]]) -> Tensor:

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from ferero.errors import InputError
 from ferero.training.ensemble.batches import Batches
-from ferero.training.ensemble.members import LossFunction, Members
+from ferero.training.ensemble.members import Members
+from ferero.training.ensemble.question import LossFunction, Question
 from ferero.training.evaluate import evaluating, examples
 from ferero.training.losses import read_losses
 
@@ -19,34 +20,52 @@ __all__ = ["Metrics", "evaluate_members"]
 Metrics: TypeAlias = Callable[[Any, Any], Mapping[str, Tensor]]
 
 
-def evaluate_members(
-    members: Members, loss_fn: LossFunction, metrics: Metrics | None, batches: Batches, names: Sequence[str]
-) -> dict[str, Tensor]:
-    """Means over all examples, in eval mode and without gradients: losses by their names, then metrics by theirs.
+def ask_figures(members: Members, loss_fn: LossFunction, metrics: Metrics | None, names: Sequence[str]) -> Question:
+    """The question for the losses that a batch has, by their names, then metrics by theirs.
 
     A metric with the name of a loss replaces it.
+    """
+    device = members.parameters[0].device
+
+    def figures(model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        reading = read_losses(loss_fn(model, batch), None, names, device)
+        counts = [1.0] * len(names) if reading.counts is None else reading.counts.tolist()
+        found = {name: value for name, value, n in zip(names, reading.values.unbind(), counts, strict=True) if n}
+        if metrics is None:
+            return found
+        more = metrics(model, batch)
+        if not isinstance(more, Mapping):
+            raise InputError(f"metrics: expected figures by name, found {type(more).__name__}.")
+        return {**found, **{name: torch.as_tensor(value, device=device) for name, value in more.items()}}
+
+    return Question(members, figures)
+
+
+def evaluate_members(question: Question, batches: Batches, names: Sequence[str]) -> dict[str, Tensor]:
+    """Means over all examples, in eval mode and without gradients; of the batches that have a loss where some do not.
+
+    Args:
+        question: From `ask_figures`.
+        batches: The data.
+        names: The losses that must be found.
 
     Returns:
         (K,) each, float64, on the device.
 
     Raises:
-        InputError: No batch at all.
+        InputError: No batch at all, or none with a certain loss.
     """
-
-    def figures(model: nn.Module, batch: Any) -> dict[str, Tensor]:
-        losses = read_losses(loss_fn(model, batch), None, names, members.parameters[0].device).values
-        found = dict(zip(names, losses.unbind(), strict=True))
-        return found if metrics is None else {**found, **metrics(model, batch)}
-
     totals: dict[str, Tensor] = {}
-    count = 0
-    with evaluating(members.structure), torch.no_grad():
+    counts: dict[str, int] = {}
+    with evaluating(question.structure), torch.no_grad():
         for batch in batches.whole():
             n = examples(batch)
-            found = members.map(figures, batch)
-            for name, values in found.items():
+            for name, values in question.of_all(batch).items():
                 totals[name] = totals.get(name, 0.0) + n * values.double()
-            count += n
-    if count == 0:
+                counts[name] = counts.get(name, 0) + n
+    if not counts:
         raise InputError("evaluate: expected at least one batch, found none; an iterator can be used only once.")
-    return {name: total / count for name, total in totals.items()}
+    missing = [name for name in names if name not in counts]
+    if missing:
+        raise InputError(f"evaluate: expected a value of every loss in some batch, found none of {', '.join(missing)}.")
+    return {name: total / counts[name] for name, total in totals.items()}

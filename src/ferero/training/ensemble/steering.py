@@ -36,6 +36,7 @@ class Steering:
         preference: All of them as one stack.
         weights: Those of the last step, (K, m).
         slopes: What the last step did, (K, m); 0 before the first.
+        is_good: Whether each model was finite at the last step, (K,).
 
     Raises:
         UnsupportedError: A method that does not understand a preference.
@@ -60,6 +61,7 @@ class Steering:
         self._tensors = {name: tensor.detach().to(device, copy=True) for name, tensor in self._tensors.items()}
         self._is_metric = torch.tensor([n in self.preference.measured for n in self.preference.names], device=device)
         self.has_multipliers = False
+        self.is_good = torch.ones(K, dtype=torch.bool, device=device)
 
     @property
     def weights(self) -> Tensor:
@@ -68,8 +70,12 @@ class Steering:
 
     @property
     def slopes(self) -> Tensor:
-        """What the last step did, (K, m); write into it in place."""
+        """What the last step did, (K, m)."""
         return self._tensors["slopes"]
+
+    def learn_slopes(self, slopes: Tensor) -> None:
+        """Take in what this step did, (K, m), to the models that took one."""
+        self._write({"slopes": slopes}, self.is_good)
 
     @property
     def losses(self) -> Tensor:
@@ -90,9 +96,10 @@ class Steering:
         F = losses.detach().double()
         is_good = torch.isfinite(F).all(dim=-1)
         if gramian is not None:
-            is_good = is_good & torch.isfinite(gramian).all(dim=-1).all(dim=-1)
+            is_good = is_good & torch.isfinite(gramian.square()).all(dim=-1).all(dim=-1)  # solvers multiply entries
             unit = torch.eye(F.shape[-1], dtype=F.dtype, device=F.device)
             gramian = torch.where(is_good[:, None, None], gramian, unit)
+        self.is_good = is_good
         F = torch.where(is_good[:, None], F, 1.0)
         correction, record = self._load("correction", Correction), self._load("record", Record)
         corrected = correction.apply(F)
@@ -175,13 +182,14 @@ class Steering:
 
     def state_dict(self) -> Tensors:
         """All that the next step depends on."""
-        return {name: tensor.detach().cpu().clone() for name, tensor in self._tensors.items()}
+        found = {name: tensor.detach().cpu().clone() for name, tensor in self._tensors.items()}
+        return found | {"has_multipliers": torch.tensor(self.has_multipliers)}
 
     def load_state_dict(self, state: Tensors) -> None:
         """Go on where another one was."""
-        self.has_multipliers = bool(state["multipliers"].any())
-        for name, tensor in state.items():
-            self._put(name, tensor.to(self.weights.device))
+        self.has_multipliers = bool(state["has_multipliers"])
+        for name in self._tensors:
+            self._put(name, state[name].to(self.weights.device))
 
     def _load(self, prefix: str, kind: type[Any]) -> Any:
         return kind(**{field.name: self._tensors[f"{prefix}_{field.name}"] for field in fields(kind)})

@@ -30,15 +30,19 @@ class Look:
         model: What is looked at.
         sums: ``sums(model, batches)`` gives the sums of the losses over batches, (m,), and how many batches each
             occurred in, (m,); None for all.
+
+    Attributes:
+        is_random: Whether a look has drawn random numbers on a GPU.
     """
 
-    def __init__(self, model: nn.Module, sums: LossSums) -> None:
+    def __init__(self, model: nn.Module, sums: LossSums | None = None) -> None:
         self.model, self._sums = model, sums
-        self._is_random, self._sharded = False, sharded_parts(model)
+        self.is_random, self._sharded = False, sharded_parts(model)
         self._kept: Kept | None = None
 
     def sums(self, batches: Sequence[Any], seed: int) -> tuple[Tensor, Tensor | None]:
         """Sums of the losses and counts, (m,) each, without gradients."""
+        assert self._sums is not None
         with torch.no_grad(), self.aside(seed):
             return self._sums(self.model, batches)
 
@@ -66,7 +70,7 @@ class Look:
     @contextmanager
     def _same_random(self, seed: int) -> Iterator[None]:
         if is_capturing():
-            if self._is_random:
+            if self.is_random:
                 raise UnsupportedError(
                     "model: it draws random numbers (dropout), which a captured CUDA graph cannot draw twice, so the "
                     'losses before and after a step would differ by them; take slopes="forward", or do not capture.'
@@ -79,7 +83,7 @@ class Look:
             for device in devices:
                 torch.cuda.default_generators[device].manual_seed(seed)
             yield
-            self._is_random |= any(torch.cuda.default_generators[device].get_offset() for device in devices)
+            self.is_random |= any(torch.cuda.default_generators[device].get_offset() for device in devices)
 
 
 def _cuda_devices(model: nn.Module) -> list[int]:

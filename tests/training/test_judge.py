@@ -1,0 +1,49 @@
+"""The verdict on losses measured on all data: within the tolerance, within noise, or not."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import ferero
+from ferero.training.report import ConstraintReport, Report, judge_losses
+
+f = ferero.objectives("a", "b")
+WISH = ferero.Preference(f, [f.a <= 1.0, f.b - f.a == 0.5])
+
+
+def report(status="met", errors=(0.0, 0.0)):
+    rows = tuple(ConstraintReport("x", 0.0, error, 0.0, 0.0, False, 0.0, "met", "") for error in errors)
+    return Report(status, "of the report", rows, {}, 100, 0)
+
+
+def judge(losses, *args, wish=WISH):
+    return judge_losses(wish, torch.tensor(losses, dtype=torch.float64), report(*args))
+
+
+def test_met():
+    assert judge([1.0, 1.5]) == ("met", "Met. Nothing to do.")
+    assert judge([1.01, 1.5], "oscillating")[0] == "met"  # one per cent of sqrt(2) is allowed
+
+
+@pytest.mark.parametrize("seen", ["met", "met_within_noise", "not_met"])
+def test_off_by_less_than_the_noise_or_by_more(seen):
+    status, advice = judge([1.1, 1.6], seen, (0.06, 0.0))
+    assert status == "met_within_noise"
+    assert advice.startswith("a <= 1: Met as far as the noise")
+    status, advice = judge([1.1, 1.6], seen, (0.01, 0.5))
+    assert status == "not_met"
+    assert advice.startswith("a <= 1: Not met yet.")
+
+
+@pytest.mark.parametrize("seen", ["saturated", "oscillating"])
+def test_the_report_knows_why(seen):
+    assert judge([3.0, 3.5], seen)[0] == seen
+
+
+def test_the_worst_is_named():
+    assert judge([1.1, 9.0])[1].startswith("b - a == 0.5: ")
+
+
+def test_without_constraints_the_report_speaks():
+    assert judge([3.0, 4.0], "met", (), wish=ferero.Preference(f)) == ("met", "of the report")
