@@ -7,6 +7,7 @@ from ferero_lab.report.data import configuration, to_json
 from ferero_lab.report.folder import check_folder, write_file, write_folder
 from ferero_lab.report.page import Page
 from ferero_lab.report.picture import Picture, draw
+from ferero_lab.report.story_files import story_files
 
 __all__ = [
     "Answer",
@@ -15,6 +16,7 @@ __all__ = [
     "check_folder",
     "configuration",
     "draw",
+    "story_files",
     "to_json",
     "write_file",
     "write_folder",

@@ -1,42 +1,20 @@
-"""A self-contained HTML page: text, tables and pictures in one file that asks the network for nothing."""
+"""A self-contained HTML page: text, tables, pictures and figures in one file that asks the network for nothing."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
+from ferero_lab.report.legend import Key
+from ferero_lab.report.page_style import GRAPH_STYLE, STYLE
 from ferero_lab.report.picture import Picture
+from ferero_lab.report.plotly_frame import Graph
+from ferero_lab.report.script import POLICY, scripts
 
 __all__ = ["Page"]
 
-_STYLE = """
-:root { color-scheme: light dark; --paper: #ffffff; --ink: #1a1a1a; --soft: #5f6368; --line: #dadce0;
-  --good: #00704f; --fair: #9a4a00; --bad: #b3261e; }
-@media (prefers-color-scheme: dark) { :root { --paper: #14171a; --ink: #e8e8e8; --soft: #a0a6ad;
-  --line: #33383d; --good: #4cc9a0; --fair: #f0b060; --bad: #ff8a80; } }
-body { background: var(--paper); color: var(--ink); margin: 0 auto; max-width: 54rem;
-  padding: 2.5rem 1.25rem 4rem;
-  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.25; margin: 0 0 .6rem; }
-h2 { font-size: 1.15rem; margin: 2.4rem 0 .5rem; }
-p { margin: .5rem 0; }
-pre { border-left: 3px solid var(--line); font: .9rem/1.5 ui-monospace, "SF Mono", Menlo, Consolas, monospace;
-  margin: .8rem 0; overflow-x: auto; padding: .2rem 0 .2rem .9rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; margin: .8rem 0;
-  white-space: nowrap; }
-th { border-bottom: 1px solid var(--ink); font-weight: 600; text-align: right; }
-td { border-bottom: 1px solid var(--line); text-align: right; }
-th, td { padding: .3rem .75rem; }
-th:first-child, td:first-child { padding-left: 0; text-align: left; }
-td.converged { color: var(--good); } td.unattainable { color: var(--fair); }
-td.max_iter, td.stalled, td.non_finite { color: var(--bad); }
-figure { margin: 1.2rem 0; }
-figure img { height: auto; max-width: 100%; }
-figcaption, footer { color: var(--soft); font-size: .88rem; }
-footer { border-top: 1px solid var(--line); margin-top: 3rem; padding-top: .8rem; }
-""".strip()
+_MOST_ROWS = 30  # of a table that is shown without a scroll bar of its own
 
 
 class Page:
@@ -49,10 +27,20 @@ class Page:
     def __init__(self, title: str) -> None:
         self._title = escape(title)
         self._parts = [f"<h1>{self._title}</h1>"]
+        self._graphs: list[Graph] = []
+        self._night: dict[str, str] = {}
 
     def heading(self, text: str) -> None:
         """Begins a section."""
         self._parts.append(f"<h2>{escape(text)}</h2>")
+
+    def subheading(self, text: str) -> None:
+        """Begins a part of a section."""
+        self._parts.append(f"<h3>{escape(text)}</h3>")
+
+    def note(self, text: str) -> None:
+        """Adds a paragraph in small print."""
+        self._parts.append(f'<p class="note">{escape(text)}</p>')
 
     def text(self, text: str) -> None:
         """Adds a paragraph."""
@@ -62,12 +50,20 @@ class Page:
         """Adds text whose line breaks count."""
         self._parts.append(f"<pre>{escape(text)}</pre>")
 
-    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Adds a table; a cell that is a run's status is coloured by its class."""
+    def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False) -> None:
+        """Adds a table; a cell that is a run's status is coloured by its class.
+
+        Args:
+            header: (columns,).
+            rows: (rows, columns).
+            words: the cells are words, to be broken into lines, not figures in columns.
+        """
         head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
         body = "\n".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
+        kind, look = "wide long" if len(rows) > _MOST_ROWS else "wide", ' class="words"' if words else ""
         self._parts.append(
-            f'<div class="wide"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>'
+            f'<div class="{kind}"><table{look}>\n<thead><tr>{head}</tr></thead>\n'
+            f"<tbody>\n{body}\n</tbody></table></div>"
         )
 
     def picture(self, picture: Picture, caption: str) -> None:
@@ -80,17 +76,42 @@ class Page:
             f"<figcaption>{words}</figcaption></figure>"
         )
 
+    def graphs(self, graphs: Sequence[Graph], keys: Sequence[Key], night: Mapping[str, str]) -> None:
+        """Adds interactive figures, side by side where there is room, below one legend that shows and hides.
+
+        Args:
+            graphs: the figures.
+            keys: the legend.
+            night: what each colour becomes on a dark page.
+        """
+        first = len(self._graphs) + 1
+        figures = "\n".join(_place(first + i, graph) for i, graph in enumerate(graphs))
+        legend = "\n".join(_key(key) for key in keys)
+        self._graphs += graphs
+        self._night.update(night)
+        self._parts.append(
+            f'<section>\n<div class="keys">\n{legend}\n</div>\n<div class="graphs">\n{figures}\n</div>\n</section>'
+        )
+
     def footer(self, text: str) -> None:
         """Adds the last line."""
         self._parts.append(f"<footer>{escape(text)}</footer>")
 
     def render(self) -> bytes:
-        """The page as UTF-8."""
-        body = "\n".join(self._parts)
+        """The page as UTF-8.
+
+        Raises:
+            MissingExtraError: without plotly, for a page with interactive figures.
+        """
+        body, policy, style = "\n".join(self._parts), "", STYLE
+        if self._graphs:
+            body += "\n" + scripts(self._graphs, self._night)
+            policy, style = f"{POLICY}\n", f"{STYLE}\n{GRAPH_STYLE}"
         return (
             '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+            f"{policy}"
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{self._title}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+            f"<title>{self._title}</title>\n<style>\n{style}\n</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
         ).encode()
 
 
@@ -98,6 +119,29 @@ def _cell(text: str) -> str:
     words = escape(text)
     is_status = text in {"converged", "max_iter", "unattainable", "stalled", "non_finite"}
     return f'<td class="{words}">{words}</td>' if is_status else f"<td>{words}</td>"
+
+
+def _place(number: int, graph: Graph) -> str:
+    title, kind = escape(graph.title), "graph whole" if graph.is_wide else "graph"
+    return (
+        f'<figure class="{kind}"><figcaption>{title}</figcaption>\n'
+        f'<div id="graph-{number}" style="height:{graph.layout["height"]}px"></div>\n'
+        "<noscript><p>This figure needs JavaScript; a picture of it lies beside this page.</p></noscript></figure>"
+    )
+
+
+def _key(key: Key) -> str:
+    colours = f"--light:{key.tone.light};--dark:{key.tone.dark}"
+    stroke = "stroke dashed" if key.is_dashed else "stroke thin" if key.name == "path" else "stroke"
+    sign = f'<span class="{stroke}" style="{colours}"></span>'
+    if key.mark is not None:
+        sign = f'<span class="sign" style="{colours}">{key.mark.glyph}</span>'
+    if key.kind == "hollow":
+        return f'<span class="key"><span class="sign" style="{colours}">\u25cb</span>{escape(key.text)}</span>'
+    return (
+        f'<button type="button" class="key" aria-pressed="true" data-kind="{key.kind}" '
+        f'data-name="{escape(key.name)}">{sign}{escape(key.text)}</button>'
+    )
 
 
 def _embed(png: bytes) -> str:

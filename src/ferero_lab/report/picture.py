@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Picture", "draw"]
+__all__ = ["Picture", "draw", "print_figure"]
 
 _DOTS_PER_INCH = 160
+_PRINT_DOTS_PER_INCH = 300
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,27 @@ def draw(make: Callable[[], Figure]) -> Picture:
     return Picture(png=forms[False][0], dark=forms[True][0], svg=forms[False][1], width=forms[False][2])
 
 
-def _save(figure: Figure, form: str) -> bytes:
+def print_figure(make: Callable[[], Figure]) -> tuple[bytes, bytes]:
+    """The picture that ``make`` draws on a light page, for a paper: PNG and SVG.
+
+    Raises:
+        MissingExtraError: without matplotlib.
+    """
+    from ferero.plot import theme
+    from ferero.plot.style import require_pyplot
+
+    pyplot = require_pyplot()
+    pyplot.switch_backend("agg")
+    with theme(), pyplot.rc_context({"svg.hashsalt": "ferero"}):
+        figure = make()
+        try:
+            return _save(figure, "png", _PRINT_DOTS_PER_INCH), _save(figure, "svg")
+        finally:
+            pyplot.close(figure)
+
+
+def _save(figure: Figure, form: str, dots: int = _DOTS_PER_INCH) -> bytes:
     buffer = io.BytesIO()
     undated = {"Date": None} if form == "svg" else {}  # the same run gives the same file
-    figure.savefig(buffer, format=form, dpi=_DOTS_PER_INCH, metadata=undated)
+    figure.savefig(buffer, format=form, dpi=dots, metadata=undated)
     return buffer.getvalue()

@@ -1,0 +1,203 @@
+"""Every kind of panel as an interactive figure: plain data in, plain data for plotly out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf, isfinite, log10
+
+from ferero_lab.report.clean import clean
+from ferero_lab.report.hover import bar_text, line_template, number, numbers, plain, plain_lines
+from ferero_lab.report.look import INK, Look
+from ferero_lab.report.panels import Bars, FrontPanel, Line, Lines, Panel, Profile, Vector
+from ferero_lab.report.plotly_frame import Graph, Spec, axis, layout, meta
+from ferero_lab.report.plotly_front import front_graph
+from ferero_lab.report.scales import band_of
+from ferero_lab.report.thin import thin_curve
+
+__all__ = ["graph"]
+
+
+def graph(panel: Panel, look: Look) -> Graph:
+    """The panel as a figure.
+
+    Args:
+        panel: what to show; may be empty.
+        look: the colours of the whole report.
+    """
+    panel = clean(panel)
+    if isinstance(panel, FrontPanel):
+        return front_graph(panel, look)
+    if isinstance(panel, Lines):
+        return _lines(panel, look)
+    if isinstance(panel, Bars):
+        return _bars(panel, look)
+    return _profile(panel, look)
+
+
+def _lines(panel: Lines, look: Look) -> Graph:
+    data: list[Spec] = []
+    for line in panel.lines:
+        kept = thin_curve(line.x, line.y, log=panel.log_x).tolist()
+        data += [*_bands(line, kept, look, log=panel.log_y), _curve(line, kept, panel, look)]
+    axes = {
+        "xaxis": axis(panel.x_label, log=panel.log_x, **_ticks(panel.log_x, [line.x for line in panel.lines])),
+        "yaxis": axis(panel.y_label, log=panel.log_y, **_ticks(panel.log_y, [line.y for line in panel.lines])),
+    }
+    return Graph(panel.title, data, layout(340, **axes))
+
+
+def _ticks(log: bool, values: Sequence[Vector]) -> Spec:
+    """Whole powers of ten alone where there are some: with what lies between them labels would collide."""
+    positive = [value for row in values for value in row if 0 < value < inf]
+    if not log or not positive or max(positive) < 30 * min(positive):
+        return {}
+    return {"dtick": max(1, round(log10(max(positive) / min(positive)) / 6))}
+
+
+def _curve(line: Line, kept: Sequence[int], panel: Lines, look: Look) -> Spec:
+    is_short = len(line.x) <= 12
+    tone = look.tone(line.label).light
+    trace: Spec = {
+        "type": "scatter",
+        "x": numbers(line.x[i] for i in kept),
+        "y": numbers(line.y[i] for i in kept),
+        "mode": "lines+markers" if is_short else "lines",
+        "line": {"color": tone, "width": 2, "dash": "dash" if line.dashed else "solid"},
+        "marker": {"color": tone, "size": 6},
+        "name": plain(line.label),
+        "hovertemplate": line_template(line, panel.x_label, panel.y_label),
+        "meta": meta(line.label),
+    }
+    if len(line.spread):
+        trace["customdata"] = numbers(line.spread[i] for i in kept)
+    return trace
+
+
+def _bands(line: Line, kept: Sequence[int], look: Look, *, log: bool) -> list[Spec]:
+    """One closed area for each stretch without gaps."""
+    if not len(line.spread):
+        return []
+    low, high = band_of(line, log=log)
+    stretches: list[list[int]] = [[]]
+    for i in kept:
+        if all(isfinite(value) for value in (line.x[i], low[i], high[i])):
+            stretches[-1].append(i)
+        elif stretches[-1]:
+            stretches.append([])
+    return [
+        {
+            "type": "scatter",
+            "x": numbers([line.x[i] for i in stretch] + [line.x[i] for i in reversed(stretch)]),
+            "y": numbers([low[i] for i in stretch] + [high[i] for i in reversed(stretch)]),
+            "mode": "lines",
+            "line": {"width": 0},
+            "fill": "toself",
+            "fillcolor": look.tone(line.label).shade().light,
+            "hoverinfo": "skip",
+            "meta": meta(line.label),
+        }
+        for stretch in stretches
+        if stretch
+    ]
+
+
+def _bars(panel: Bars, look: Look) -> Graph:
+    data = []
+    for s, name in enumerate(panel.series):
+        values = [row[s] for row in panel.values]
+        errors = [row[s] for row in panel.errors]
+        trace: Spec = {
+            "type": "bar",
+            "x": list(range(len(panel.groups))),
+            "y": numbers(values),
+            "marker": {"color": look.tone(name).light},
+            "name": plain(name),
+            "hoverinfo": "text",
+            "hovertext": [
+                bar_text(name, group, value, errors[g] if errors else None)
+                for g, (group, value) in enumerate(zip(panel.groups, values, strict=True))
+            ],
+            "textposition": "none",
+            "meta": meta(name),
+        }
+        if errors:
+            trace["error_y"] = {
+                "type": "data",
+                "array": numbers(errors),
+                "color": INK.light,
+                "thickness": 1.2,
+                "width": 3,
+            }
+        data.append(trace)
+    places: Spec = {"tickmode": "array", "tickvals": list(range(len(panel.groups))), "showgrid": False}
+    across = axis(ticktext=[plain_lines(group, 13) for group in panel.groups], **places)
+    up = axis(panel.y_label, zeroline=True, zerolinecolor=INK.light)
+    is_wide = len(panel.groups) * len(panel.series) > 24
+    return Graph(panel.title, data, layout(340, xaxis=across, yaxis=up, barmode="group", bargap=0.25), is_wide=is_wide)
+
+
+def _profile(panel: Profile, look: Look) -> Graph:
+    """One row for each method, one cluster of bars for each preference, one bar for each loss."""
+    rows, data, level = len(panel.methods), [], 1 / max(len(panel.names), 1)
+    count = max((len(profiles) for profiles in panel.profiles), default=0)
+    values = [value for profiles in panel.profiles for profile in profiles for value in profile if isfinite(value)]
+    top = 1.12 * max([*values, level])
+    frame = layout(64 + 92 * max(rows, 1), bargap=0.25, annotations=[], shapes=[])
+    for r, method in enumerate(panel.methods):
+        suffix = str(r + 1) if r else ""
+        step = 1 / rows
+        domain = [1 - (r + 1) * step + 0.02, 1 - r * step - 0.24 * step]
+        frame[f"yaxis{suffix}"] = axis(domain=domain, range=[0, top], nticks=4)
+        frame["annotations"].append(_row_title(method, domain[1]))
+        frame["shapes"].append(_level(level, f"y{suffix}"))
+        data += _profile_bars(panel, r, f"y{suffix}", look)
+    frame["xaxis"] = axis(
+        "preference",
+        tickmode="array",
+        tickvals=list(range(1, count + 1)),
+        range=[0.4, count + 0.6],
+        showgrid=False,
+        anchor=f"y{rows}" if rows > 1 else "y",
+    )
+    return Graph(panel.title, data, frame, is_wide=True)
+
+
+def _profile_bars(panel: Profile, r: int, axis_name: str, look: Look) -> list[Spec]:
+    m, method, profiles = len(panel.names), panel.methods[r], panel.profiles[r]
+    width = 0.8 / max(m, 1)
+    spots = [(p, i) for p in range(len(profiles)) for i in range(m)]
+    title = f"{method}, preference "
+    return [
+        {
+            "type": "bar",
+            "x": numbers(p + 1 + (i - (m - 1) / 2) * width for p, i in spots),
+            "y": [number(profiles[p][i]) for p, i in spots],
+            "width": 0.86 * width,
+            "yaxis": axis_name,
+            "marker": {"color": look.tone(method).light},
+            "name": plain(method),
+            "hoverinfo": "text",
+            "hovertext": [bar_text(f"{title}{p + 1}", panel.names[i], profiles[p][i]) for p, i in spots],
+            "textposition": "none",
+            "meta": meta(method),
+        }
+    ]
+
+
+def _row_title(method: str, top: float) -> Spec:
+    place = {"xref": "paper", "x": 0, "xanchor": "left", "yref": "paper", "y": top, "yanchor": "bottom"}
+    return {"text": plain(method), "showarrow": False, "font": {"size": 12, "color": INK.light}, **place}
+
+
+def _level(level: float, axis_name: str) -> Spec:
+    line = {"color": INK.light, "width": 1, "dash": "dash"}
+    return {
+        "type": "line",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "yref": axis_name,
+        "y0": level,
+        "y1": level,
+        "line": line,
+    }

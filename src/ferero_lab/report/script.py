@@ -1,0 +1,110 @@
+"""What makes a page interactive: plotly.js once, the figures as data, and a few lines that draw them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from ferero.errors import MissingExtraError
+from ferero_lab.report.plotly_frame import Graph
+
+__all__ = ["POLICY", "scripts"]
+
+POLICY = (
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data: blob:\">"
+)
+"""Nothing is fetched, whatever a script may try. (The buttons are named below one by one, since plotly's own choice
+has one that sends the data to its maker.)"""
+
+_DRAW = """
+(() => {
+  const { graphs, night } = JSON.parse(document.getElementById("graphs").textContent);
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const isTouched = matchMedia("(pointer: coarse)").matches;
+  const config = (layout) => ({
+    displaylogo: false,
+    responsive: true,
+    plotlyServerURL: "",
+    modeBarButtons: [layout.scene
+      ? ["toImage", "tableRotation", "pan3d", "zoom3d", "resetCameraDefault3d"]
+      : ["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+  });
+  const dress = (value, key) => {
+    if (Array.isArray(value)) return value.map((item) => dress(item, key));
+    if (value && typeof value === "object")
+      return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, dress(item, name)]));
+    return dark.matches && /color$/.test(key) && typeof value === "string" ? night[value] ?? value : value;
+  };
+  const place = (i) => document.getElementById("graph-" + (i + 1));
+  const hidden = (i) => {
+    const off = place(i).closest("section").querySelectorAll("button[aria-pressed=false]");
+    return new Set([...off].map((key) => key.dataset.kind + " " + key.dataset.name));
+  };
+  const isShown = (trace, off) =>
+    !["group", "place", "role"].some((kind) => trace.meta[kind] && off.has(kind + " " + trace.meta[kind]));
+  const draw = (i) => {
+    const off = hidden(i);
+    const data = dress(graphs[i].data, "").map((trace) => ({ ...trace, visible: isShown(trace, off) }));
+    const layout = dress(graphs[i].layout, "");
+    if (layout.scene) {
+      const { eye } = layout.scene.camera, far = Math.max(1, 500 / place(i).clientWidth);
+      layout.scene.camera.eye = { x: far * eye.x, y: far * eye.y, z: far * eye.z };
+    }
+    if (isTouched) layout.dragmode = layout.scene ? "turntable" : false;
+    return Plotly.react(place(i), data, layout, config(layout));
+  };
+  const drawAll = () => graphs.forEach((_, i) => draw(i));
+  const redraw = (section) => graphs.forEach((graph, i) => {
+    if (place(i).closest("section") !== section) return;
+    const off = hidden(i);
+    Plotly.restyle(place(i), { visible: graph.data.map((trace) => isShown(trace, off)) });
+  });
+  document.querySelectorAll("button.key").forEach((key) => {
+    const section = key.closest("section");
+    key.addEventListener("click", () => {
+      key.setAttribute("aria-pressed", key.getAttribute("aria-pressed") === "false");
+      redraw(section);
+    });
+    key.addEventListener("dblclick", () => {
+      const others = [...section.querySelectorAll("button.key[data-kind=" + key.dataset.kind + "]")]
+        .filter((other) => other !== key);
+      const isAlone = others.every((other) => other.getAttribute("aria-pressed") === "false");
+      others.forEach((other) => other.setAttribute("aria-pressed", isAlone));
+      key.setAttribute("aria-pressed", true);
+      redraw(section);
+    });
+  });
+  dark.addEventListener("change", drawAll);
+  drawAll();
+})();
+""".strip()
+
+
+def scripts(graphs: Sequence[Graph], night: Mapping[str, str]) -> str:
+    """The end of a page with figures in the places ``graph-1``, ``graph-2``, ...
+
+    Args:
+        graphs: in the order of their places.
+        night: what each colour becomes on a dark page.
+
+    Raises:
+        MissingExtraError: without plotly.
+    """
+    figures = [{"data": graph.data, "layout": graph.layout} for graph in graphs]
+    data = json.dumps({"graphs": figures, "night": dict(night)}, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    return (
+        f'<script type="application/json" id="graphs">{data}</script>\n'
+        f"<script>{_plotly()}</script>\n<script>\n{_DRAW}\n</script>"
+    )
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+    except ImportError:
+        raise MissingExtraError('report: plotly is not installed; it comes with pip install "ferero[lab]".') from None
+    code: str = get_plotlyjs()
+    return code.replace("</script", "<\\/script")
