@@ -9,8 +9,7 @@ from __future__ import annotations
 import importlib
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -23,7 +22,9 @@ from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 import ferero
-from ferero.errors import FereroError, InputError, MissingExtraError
+from ferero.errors import InputError, MissingExtraError
+from ferero_lab import run_command
+from ferero_lab.speaking import JsonOption, new_console, print_json, sentences
 from ferero_lab.tables import answer_table, new_table, status_text
 from ferero_lab.waiting import waiting
 
@@ -36,8 +37,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-JsonOption = Annotated[bool, typer.Option("--json", help="Only JSON on stdout, for programs.")]
 
 
 def main(args: list[str] | None = None) -> int:
@@ -66,36 +65,8 @@ def _terminate(signum: int, frame: FrameType | None) -> None:
     sys.exit(128 + signum)
 
 
-@contextmanager
-def _sentences(before: str = "interrupted") -> Iterator[None]:
-    """What goes wrong on purpose ends with one sentence on stderr and an exit code."""
-    try:
-        yield
-    except FereroError as error:
-        _say_error(str(error))
-        raise typer.Exit(1) from None
-    except OSError as error:
-        _say_error(f"{error.filename or 'file'}: {error.strerror or error}")
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        _say_error(f"{before}.")
-        raise typer.Exit(130) from None
-
-
-def _say_error(text: str) -> None:
-    line = Text.assemble(("ferero: ", "bold red"), text)
-    Console(stderr=True).print(line, soft_wrap=True, highlight=False)
-
-
-def _console(json: bool) -> Console:
-    """Where a person reads; with --json nobody does."""
-    return Console(quiet=json, highlight=False)
-
-
-def _print_json(value: Any) -> None:
-    from ferero_lab.report import to_json
-
-    sys.stdout.write(to_json(value))
+app.command()(run_command.run)
+app.command()(run_command.report)
 
 
 def _show_version(wanted: bool) -> None:
@@ -120,8 +91,8 @@ def demo(
     json: JsonOption = False,
 ) -> None:
     """Ten rays, a bound and an impossible wish on the paper's problem, with a report."""
-    console = _console(json)
-    with _sentences("interrupted; no report was written"):
+    console = new_console(json)
+    with sentences("interrupted; no report was written"):
         from ferero_lab.demo import FILES, run_demo
         from ferero_lab.report import check_folder, write_folder
 
@@ -136,17 +107,20 @@ def demo(
         write_folder(out, files)
         console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
         if json:
-            _print_json({**found.to_dict(), "config": found.config()})
+            print_json({**found.to_dict(), "config": found.config()})
 
 
 @app.command("list")
 def show_list(json: JsonOption = False) -> None:
-    """The problems that come with it."""
+    """The problems and experiments that come with it."""
     from ferero_lab import problems
+    from ferero_lab.experiments import registry
 
     known = [problems.get(name) for name in problems.names()]
+    with sentences():
+        experiments = [registry.get(name) for name in registry.names()]
     if json:
-        _print_json(
+        print_json(
             {
                 "problems": [
                     {
@@ -157,7 +131,8 @@ def show_list(json: JsonOption = False) -> None:
                         "summary": p.summary,
                     }
                     for p in known
-                ]
+                ],
+                "experiments": [{"name": one.name, "summary": one.summary} for one in experiments],
             }
         )
         return
@@ -166,7 +141,12 @@ def show_list(json: JsonOption = False) -> None:
         table.add_column(name, justify="right" if name in {"losses", "parameters"} else "left")
     for p in known:
         table.add_row(p.name, str(p.m), str(p.n), p.summary)
-    _console(json).print(table)
+    second = new_table("Experiments (ferero run NAME)")
+    second.add_column("name")
+    second.add_column("what it is")
+    for one in experiments:
+        second.add_row(one.name, one.summary)
+    new_console(json).print(table, second)
 
 
 @app.command()
@@ -190,8 +170,8 @@ def solve(
     json: JsonOption = False,
 ) -> None:
     """Your own problem: the point of its front that you ask for. Exits with 2 if it is not reached."""
-    console = _console(json)
-    with _sentences():
+    console = new_console(json)
+    with sentences():
         from ferero_lab import solve as solving
         from ferero_lab.report import check_folder, write_folder
         from ferero_lab.user_problem import is_numpy, load_function
@@ -209,7 +189,7 @@ def solve(
             given = {"preference": preference, "x0": x0, "n": n, "seed": seed, "names": named, **options}
             write_folder(out, solving.solution_files(answer, label, **given))
     if json:
-        _print_json(answer.to_dict())
+        print_json(answer.to_dict())
     else:
         _show_answer(console, answer, out)
     raise typer.Exit(0 if answer.result.success else 2)
@@ -246,8 +226,8 @@ def bench(
     json: JsonOption = False,
 ) -> None:
     """Measures what is promised, beside what others do."""
-    console = _console(json)
-    with _sentences("interrupted; nothing was written"):
+    console = new_console(json)
+    with sentences("interrupted; nothing was written"):
         from ferero_lab.report import to_json, write_file
 
         module = _bench_module(name)
@@ -261,7 +241,7 @@ def bench(
         if out is not None:
             write_file(out, to_json(result).encode())
     if json:
-        _print_json(result)
+        print_json(result)
     else:
         module.show(result, console)
 

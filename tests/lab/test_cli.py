@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import types
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,9 @@ import ferero
 from ferero.__main__ import main as entry
 from ferero_lab import cli, problems, waiting
 from ferero_lab.demo import FILES
+from ferero_lab.experiments import registry
+from ferero_lab.experiments.experiment import Part, Section, Settings, Story
+from ferero_lab.report.panels import Table
 
 PROBLEM = """
 import torch
@@ -335,6 +339,141 @@ def test_a_file_may_import_its_neighbour(tmp_path):
     assert str(tmp_path) not in sys.path
 
 
+# run and report ---------------------------------------------------------------------------------------
+
+
+class Counting:
+    """An experiment of two parts, the second of which can be made to raise."""
+
+    name, summary = "counting", "one, two"
+
+    def __init__(self):
+        self.defaults, self.error, self.settings = {}, None, None
+
+    def parts(self, settings):
+        self.settings = settings
+        return [Part("one", "part one", lambda context: {"value": 1}), Part("two", "part two", self.second)]
+
+    def second(self, context):
+        if self.error is not None:
+            raise self.error
+        context.advance(1, 1)
+        return {"value": 2}
+
+    def story(self, settings, found):
+        rows = [[key, str(one["value"])] for key, one in found.items()]
+        table = Table(["part", "value"], rows, "Counted", "both of them")
+        return Story("Counting", "What was counted.", [Section("Parts", "", [], [table])], dict(found))
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    module = types.ModuleType("counting_experiment")
+    module.EXPERIMENT, module.__spec__ = Counting(), ModuleSpec("counting_experiment", None)
+    monkeypatch.setitem(sys.modules, "counting_experiment", module)
+    monkeypatch.setitem(registry.MODULES, "counting", "counting_experiment")
+    return module.EXPERIMENT
+
+
+def said(result, code=1):
+    assert result.exit_code == code, result.output
+    assert result.stderr.count("\n") == 1
+    return result.stderr.strip()
+
+
+def test_run_shows_tables_and_says_where_the_report_is(counting, tmp_path):
+    result = run("run", "counting", "--out", tmp_path / "run")
+    assert result.exit_code == 0, result.output
+    for words in ("1 of 2: part one", "2 of 2: part two", "What was counted.", "Counted", "both of them"):
+        assert words in result.stdout
+    assert result.stdout.splitlines()[-1] == f"Report: {tmp_path / 'run' / 'report.html'}"
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_run_in_json_prints_nothing_else(counting, tmp_path):
+    result = run("run", "counting", "--out", tmp_path / "run", "--json")
+    printed = json.loads(result.stdout)
+    assert printed["measures"] == {"one": {"value": 1}, "two": {"value": 2}}
+    assert printed["folder"] == str(tmp_path / "run")
+    assert printed["config"] == json.loads((tmp_path / "run" / "config.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("args", "folder", "mode"),
+    [([], "counting", "ours"), (["--quick"], "counting-quick", "quick"), (["--paper"], "counting-paper", "paper")],
+)
+def test_run_hands_its_options_on(counting, tmp_path, monkeypatch, args, folder, mode):
+    monkeypatch.chdir(tmp_path)
+    more = ["--seeds", "3", "--epochs", "4", "--only", "a,b", "--only", "c", "--methods", "m", "--data", "here"]
+    result = run("run", "counting", *args, *more, "--json")
+    assert result.exit_code == 0, result.output
+    assert counting.settings == Settings(mode, 3, "cpu", Path("here"), ("a", "b", "c"), ("m",), 4)
+    assert (tmp_path / "runs" / folder / "report.html").is_file()
+    assert "here" not in (tmp_path / "runs" / folder / "config.json").read_text()
+
+
+def test_run_refuses_in_one_sentence(counting, tmp_path):
+    there = ", ".join(registry.names())
+    out = tmp_path / "run"
+    assert said(run("run", "countin")) == (
+        f"ferero: NAME: there is no experiment 'countin'; did you mean 'counting'? There are {there}."
+    )
+    assert said(run("run", "counting", "--quick", "--paper", "--out", out)) == (
+        "ferero: --quick, --paper: expected one of them, found both; leave one out."
+    )
+    assert said(run("run", "counting", "--device", "abacus", "--out", out)) == (
+        "ferero: --device: expected one that torch can use here, found 'abacus'; try cpu."
+    )
+    assert not out.exists()
+    assert run("run", "counting", "--out", out).exit_code == 0
+    assert said(run("run", "counting", "--out", out)) == (
+        f"ferero: --out: {out} exists; continue it with --resume, or choose another --out."
+    )
+    assert said(run("run", "counting", "--out", out, "--resume", "--seeds", "2")) == (
+        f"ferero: --resume: {out} was begun with seeds = none, this is 2; repeat that, or choose another --out."
+    )
+    assert run("run", "counting", "--seeds", "0").exit_code == 2
+
+
+def test_an_interrupted_run_says_how_to_continue(counting, tmp_path):
+    out = tmp_path / "run"
+    counting.error = KeyboardInterrupt()
+    assert said(run("run", "counting", "--out", out), 130) == (
+        f"ferero: interrupted; what is finished is kept in {out}: the same command with --resume continues."
+    )
+    counting.error = None
+    result = run("run", "counting", "--out", out, "--resume")
+    assert result.exit_code == 0
+    assert "1 of 2: part one, kept" in result.stdout
+
+
+def test_a_run_that_cannot_be_written(counting, tmp_path):
+    counting.error = OSError(28, "No space left on device", "two.json")
+    assert said(run("run", "counting", "--out", tmp_path / "run")) == "ferero: two.json: No space left on device"
+    (tmp_path / "file").write_text("")
+    assert said(run("run", "counting", "--out", tmp_path / "file")) == (
+        f"ferero: --out: expected a folder, found the file {tmp_path / 'file'}; choose another place."
+    )
+    assert "Not a directory" in said(run("run", "counting", "--out", tmp_path / "file" / "run"))
+
+
+def test_report_writes_it_anew(counting, tmp_path):
+    out = tmp_path / "run"
+    first = run("run", "counting", "--out", out)
+    page = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    result = run("report", out)
+    assert result.exit_code == 0
+    assert result.stdout == first.stdout.partition("part two\n")[2]
+    assert (out / "report.html").read_bytes() == page
+    assert json.loads(run("report", out, "--json").stdout)["measures"] == {"one": {"value": 1}, "two": {"value": 2}}
+    (out / "parts" / "one.json").write_text("{")
+    assert f"left out: {out / 'parts' / 'one.json'}, which is damaged" in run("report", out).stdout
+    assert said(run("report", tmp_path / "nowhere")) == (
+        f"ferero: {tmp_path / 'nowhere'}: expected the folder of a run, found no config.json in it; choose another."
+    )
+
+
 # the rest ---------------------------------------------------------------------------------------------
 
 
@@ -342,8 +481,11 @@ def test_list():
     result = run("list")
     assert result.exit_code == 0
     assert all(name in result.stdout for name in problems.names())
-    listed = json.loads(run("list", "--json").stdout)["problems"]
-    assert [entry["name"] for entry in listed] == list(problems.names())
+    listed = json.loads(run("list", "--json").stdout)
+    assert [entry["name"] for entry in listed["problems"]] == list(problems.names())
+    assert [entry["name"] for entry in listed["experiments"]] == list(registry.names())
+    assert "synthetic" in result.stdout
+    assert listed["experiments"][0]["summary"] in result.stdout
 
 
 def test_version():

@@ -1,0 +1,154 @@
+"""Runs an experiment part by part, keeps each as it is finished, and writes the report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ferero.errors import InputError
+from ferero_lab.experiments import registry
+from ferero_lab.experiments.experiment import Context, Experiment, Found, Part, Settings, Story
+from ferero_lab.experiments.run_folder import RunFolder
+from ferero_lab.report import configuration
+
+__all__ = ["Done", "Stage", "report_again", "run_experiment"]
+
+_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How far a run is.
+
+    Attributes:
+        title: of the part that runs.
+        finished: parts that are done.
+        parts: in all.
+        share: of the part that runs, 0 to 1.
+        ended: "run" where the part has just been run, "kept" where an earlier run had done it, else "".
+    """
+
+    title: str
+    finished: int
+    parts: int
+    share: float = 0.0
+    ended: str = ""
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a run leaves.
+
+    Attributes:
+        folder: where.
+        config: settings, versions and device.
+        story: what the report tells.
+        damaged: parts whose files could not be read, by key; they are not in the story.
+    """
+
+    folder: Path
+    config: dict[str, Any]
+    story: Story
+    damaged: tuple[str, ...] = ()
+
+
+def run_experiment(
+    experiment: Experiment,
+    settings: Settings,
+    folder: Path,
+    *,
+    resume: bool = False,
+    tell: Callable[[Stage], None] = lambda _: None,
+) -> Done:
+    """Runs what is not kept yet, and writes the report.
+
+    A part that was kept by an earlier run with the same settings is not run again; one whose file is damaged is. What
+    a part gives goes through its file before the report reads it, so that a resumed run tells the same story.
+
+    Args:
+        experiment: which.
+        settings: the user's.
+        folder: where to keep it; new or empty unless ``resume``.
+        resume: whether to continue what is there.
+        tell: called with a `Stage` as the run proceeds.
+
+    Raises:
+        InputError: settings that the experiment does not know, or a folder that is taken or of another run.
+    """
+    place, config = RunFolder(folder), _configuration(experiment, settings)
+    place.check(config, resume=resume)
+    parts = experiment.parts(settings)
+    _check_keys(parts)
+    place.begin(config)
+    found = {}
+    for index, part in enumerate(parts):
+        kept = place.kept(part.key)
+        tell(Stage(part.title, index, len(parts)))
+        found[part.key] = _run_part(part, index, len(parts), settings, place, tell) if kept is None else kept
+        tell(Stage(part.title, index + 1, len(parts), ended="run" if kept is None else "kept"))
+    return _write_report(experiment, settings, found, place)
+
+
+def report_again(folder: Path) -> Done:
+    """Writes the report of a run anew, from the parts that are kept; a run that was interrupted may miss some.
+
+    Raises:
+        InputError: a folder that holds no run.
+    """
+    place = RunFolder(folder)
+    experiment = registry.get(place.config()["options"]["experiment"])
+    kept = {key: place.kept(key) for key in place.part_keys()}
+    found = {key: one for key, one in kept.items() if one is not None}
+    damaged = tuple(key for key, one in kept.items() if one is None)
+    return _write_report(experiment, place.settings(), found, place, damaged)
+
+
+def _run_part(
+    part: Part, index: int, parts: int, settings: Settings, place: RunFolder, tell: Callable[[Stage], None]
+) -> Found:
+    def advance(done: int, total: int) -> None:
+        tell(Stage(part.title, index, parts, min(done / total, 1.0) if total > 0 else 0.0))
+
+    return place.keep(part.key, part.run(Context(settings, place.checkpoints(part.key), advance)))
+
+
+def _write_report(
+    experiment: Experiment,
+    settings: Settings,
+    found: Mapping[str, Found],
+    place: RunFolder,
+    damaged: tuple[str, ...] = (),
+) -> Done:
+    from ferero_lab.report.story_files import story_files  # draws, which takes a while to import
+
+    config = place.config()
+    story = experiment.story(settings, found)
+    for name, content in story_files(story, config).items():
+        if name != "config.json":
+            place.write(name, content)
+    return Done(place.path, config, story, damaged)
+
+
+def _configuration(experiment: Experiment, settings: Settings) -> dict[str, Any]:
+    options = {"experiment": experiment.name, **settings.to_dict()}
+    return {
+        **configuration("run", **options),
+        "defaults": dict(experiment.defaults),
+        "device": _device(settings.device),
+    }
+
+
+def _device(name: str) -> str:
+    import torch
+
+    return torch.cuda.get_device_name(name) if torch.device(name).type == "cuda" else name
+
+
+def _check_keys(parts: Sequence[Part]) -> None:
+    keys = [part.key for part in parts]
+    bad = next((key for key in keys if not _KEY.fullmatch(key) or keys.count(key) > 1), None)
+    if bad is not None:
+        raise InputError(f"parts: expected keys of letters, digits, - and _, each once, found {bad!r}.")

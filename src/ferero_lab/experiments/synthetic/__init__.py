@@ -1,0 +1,7 @@
+"""The paper's synthetic experiments: `ferero run synthetic`."""
+
+from __future__ import annotations
+
+from ferero_lab.experiments.synthetic.synthetic import EXPERIMENT
+
+__all__ = ["EXPERIMENT"]

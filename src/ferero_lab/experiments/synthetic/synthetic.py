@@ -1,0 +1,100 @@
+"""The synthetic experiments as parts that can be kept: one for each panel, the scales, and the times."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from ferero.errors import InputError
+from ferero_lab.experiments.experiment import Experiment, Found, Part, Settings, Story
+from ferero_lab.experiments.synthetic.cases import FIGURES, METHODS, Case, Column, cases
+from ferero_lab.experiments.synthetic.scale import solve_scales
+from ferero_lab.experiments.synthetic.solving import DEGREES, DISTANCE, solve_case
+from ferero_lab.experiments.synthetic.story import COLUMNS, tell_story
+from ferero_lab.experiments.synthetic.timing import time_methods
+
+__all__ = ["EXPERIMENT", "Synthetic", "chosen_cases"]
+
+PANELS = (*FIGURES, "scale", "time")
+
+
+class Synthetic:
+    """The paper's Figures 2 and 3, its single-loop and scale-invariance figures and its run-time table."""
+
+    name = "synthetic"
+    summary = "Figures 2 and 3, the single loop, other units, and time per iteration, on two losses"
+    defaults: Mapping[str, Any] = {"seeds": 10, "seeds_quick": 1, "degrees": DEGREES, "distance": DISTANCE}
+
+    def parts(self, settings: Settings) -> Sequence[Part]:
+        """One part for each panel and column of settings."""
+        _check(settings)
+        seeds = count_seeds(settings)
+        made = [Part(case.key, _title(case), partial(_solve, case, seeds)) for case in chosen_cases(settings)]
+        if _is_wanted("scale", settings) and not settings.methods:
+            for column in columns(settings):
+                run: Callable[..., Found] = partial(solve_scales, column)
+                made.append(Part(f"scale-{column}", f"scale invariance, {COLUMNS[column]}", run))
+        if _is_wanted("time", settings) and not settings.methods:
+            made.append(Part("time", "time per iteration", partial(time_methods, settings.mode == "quick")))
+        return made
+
+    def story(self, settings: Settings, found: Mapping[str, Found]) -> Story:
+        """The report of what was run."""
+        return tell_story(chosen_cases(settings), found, count_seeds(settings))
+
+
+def columns(settings: Settings) -> tuple[Column, ...]:
+    """The columns of settings that are run, never mixed."""
+    return ("paper",) if settings.mode == "paper" else ("paper", "ours")
+
+
+def count_seeds(settings: Settings) -> int:
+    """The user's number, or ours."""
+    return settings.seeds or int(Synthetic.defaults["seeds_quick" if settings.mode == "quick" else "seeds"])
+
+
+def chosen_cases(settings: Settings) -> list[Case]:
+    """The panels that the user wants."""
+    return [
+        case
+        for column in columns(settings)
+        for case in cases(column, settings.mode == "quick")
+        if _is_wanted(case.figure, settings) and (not settings.methods or case.method in settings.methods)
+    ]
+
+
+def _solve(case: Case, seeds: int, context: Any) -> Found:
+    return solve_case(case, seeds, context)
+
+
+def _title(case: Case) -> str:
+    return f"{case.figure}, {case.start} start, {COLUMNS[case.column]}: {case.title}"
+
+
+def _is_wanted(panel: str, settings: Settings) -> bool:
+    return not settings.only or panel in settings.only
+
+
+def _check(settings: Settings) -> None:
+    for option, given, known in (
+        ("--only", settings.only, PANELS),
+        ("--methods", settings.methods, tuple(METHODS)),
+    ):
+        for name in given:
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                guess = f"; did you mean {close[0]!r}?" if close else "."
+                raise InputError(f"{option}: expected some of {', '.join(known)}, found {name!r}{guess}")
+    if settings.epochs is not None:
+        raise InputError(f"--epochs: synthetic trains nothing, found {settings.epochs}; leave it out.")
+    if settings.device != "cpu":
+        raise InputError(f"--device: synthetic runs on the cpu, found {settings.device!r}; leave it out.")
+    if settings.methods and not chosen_cases(settings):
+        raise InputError(
+            f"--methods: none of {', '.join(settings.methods)} is in {', '.join(settings.only)}; leave one of them out."
+        )
+
+
+EXPERIMENT: Experiment = Synthetic()
