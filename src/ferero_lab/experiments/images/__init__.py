@@ -1,0 +1,7 @@
+"""`ferero run images`: two labels an image, seven methods, the paper's three data sets."""
+
+from __future__ import annotations
+
+from ferero_lab.experiments.images.images import EXPERIMENT
+
+__all__ = ["EXPERIMENT"]
