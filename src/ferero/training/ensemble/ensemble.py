@@ -94,6 +94,10 @@ class Ensemble:
 
     def step(self, batch: Any) -> None:
         """Take one step of every member; nothing waits for the device."""
+        with functorch_config.patch(donated_buffer=not self._is_compiled):  # several backward passes may follow
+            self._step(batch)
+
+    def _step(self, batch: Any) -> None:
         first, second = self._batches(batch)
         buffers = self.members.buffers
         kept = [buffer.clone() for buffer in buffers]
@@ -131,8 +135,8 @@ class Ensemble:
         if not self._may_compile:
             found: Tensor = self._question.of_all(batch)
             return found
-        with functorch_config.patch(donated_buffer=False):  # several backward passes may follow
-            return self._compiled_losses(batch)
+        compiled: Tensor = self._compiled_losses(batch)
+        return compiled
 
     @property
     def _may_compile(self) -> bool:
