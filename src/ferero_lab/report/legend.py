@@ -45,8 +45,9 @@ def legend_keys(panels: Sequence[Panel], look: Look) -> list[Key]:
     spatial = [front for front in fronts if len(front.names) in {2, 3}]
     if any(len(front.segments) for front in fronts):
         keys.append(Key("role", "wanted", "wanted", SOFT, is_dashed=True))
-    if any(len(front.truth) for front in fronts):
-        keys.append(Key("role", "truth", "true front", PALE))
+    shown = [front.truth_label for front in fronts if len(front.truth)]
+    if shown:
+        keys.append(Key("role", "truth", shown[0], PALE))
     if any(len(point.path) for front in spatial for point in front.points):
         keys.append(Key("role", "path", "way there", SOFT))
     if not all(point.ok for point in points):

@@ -59,6 +59,8 @@ class FrontPanel:
         points: what was found.
         segments: what was wanted.
         truth: points of the true front, (K, m); NaN rows leave gaps; empty for none.
+        truth_label: what they are called, where they are no true front.
+        from_zero: whether the axes begin at 0, which losses on a ray want to be seen from.
     """
 
     title: str
@@ -66,6 +68,8 @@ class FrontPanel:
     points: Sequence[FrontPoint]
     segments: Sequence[Segment] = ()
     truth: Sequence[Vector] = ()
+    truth_label: str = "true front"
+    from_zero: bool = True
 
 
 @dataclass(frozen=True)

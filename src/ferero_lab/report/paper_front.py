@@ -46,7 +46,7 @@ def _draw_space(ax: Any, panel: FrontPanel, look: Look) -> None:
         _draw_point(ax, point, look, m)
     names = [fill(paper_text(name), 30) for name in panel.names]
     ax.set(**dict(zip(("xlabel", "ylabel", "zlabel"), names, strict=False)))
-    if m == 2:
+    if m == 2 and panel.from_zero:
         _begin_at_zero(ax)
 
 

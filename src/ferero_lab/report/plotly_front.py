@@ -38,7 +38,9 @@ def _space(panel: FrontPanel, look: Look) -> Graph:
     data += [_markers(batch, panel.names, look) for batch in batches]
     titles = dict(zip(_AXES, panel.names, strict=False))
     if m == 2:
-        axes: Spec = {f"{a}axis": axis(title, rangemode="tozero") for a, title in titles.items()}
+        axes: Spec = {
+            f"{a}axis": axis(title, rangemode="tozero" if panel.from_zero else "normal") for a, title in titles.items()
+        }
         return Graph(panel.title, data, layout(380, **axes))
     return Graph(panel.title, data, layout(430, scene=_scene(titles), margin={"l": 0, "r": 0, "t": 0, "b": 0}))
 

@@ -13,10 +13,10 @@ __all__ = ["METHODS", "PAPER", "chosen_methods", "knows_rays"]
 
 METHODS: dict[str, Method[Any]] = {
     "LS": ferero.LinearScalarization(),
-    "MGDA": ferero.MGDA(),
-    "PMTL": ferero.PMTL(),
-    "EPO": ferero.EPO(),
-    "XWC-MGDA": ferero.XWCMGDA(),
+    "MGDA": ferero.MGDA(solver="batched"),
+    "PMTL": ferero.PMTL(solver="batched"),
+    "EPO": ferero.EPO(solver="batched"),
+    "XWC-MGDA": ferero.XWCMGDA(solver="batched"),
     "STch": ferero.SmoothTchebycheff(),
     "FERERO": ferero.FereroPI(),
 }

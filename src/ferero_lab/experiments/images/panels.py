@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import mean, stdev
 from typing import Any
 
@@ -14,12 +15,15 @@ from ferero_lab.report.panels import FrontPanel, FrontPoint, Segment
 
 __all__ = ["accuracy_panel", "ray_panel", "wish_panel"]
 
+_NEAR = 1.8  # ways there are shown from where they come this near to where they end
+
 
 def ray_panel(title: str, parts: Mapping[str, Found], data: str) -> FrontPanel:
     """All methods on their rays, means over seeds; the losses of some data."""
     points = [point for name, part in parts.items() for point in _points(name, part, data)]
     rays = next(iter(parts.values()))["rays"] if parts else []
     reach = max((math.hypot(*point.losses) for point in points), default=1.0)
+    points = [replace(point, path=[at for at in point.path if math.hypot(*at) < _NEAR * reach]) for point in points]
     segments = [
         Segment([0.0, 0.0], [reach * math.cos(math.radians(d)), reach * math.sin(math.radians(d))], f"ray at {d:g}°")
         for d in rays
@@ -36,7 +40,7 @@ def accuracy_panel(title: str, parts: Mapping[str, Found], data: str) -> FrontPa
             points.append(
                 FrontPoint(_means(values), name, _label(degrees), spread=_spreads(values), place=_label(degrees))
             )
-    return FrontPanel(title, [f"{name} accuracy" for name in NAMES], points)
+    return FrontPanel(title, [f"{name} accuracy" for name in NAMES], points, from_zero=False)
 
 
 def wish_panel(title: str, part: Found) -> FrontPanel:
@@ -52,15 +56,15 @@ def wish_panel(title: str, part: Found) -> FrontPanel:
         for wish in part["wishes"]
         if not wish["wish"].startswith("ray")
     ]
-    inner = sorted((one for one in part["fixed"] if 0.02 <= one["weight"] <= 0.98), key=lambda one: one["weight"])
     segments = []
     for wish in part["wishes"]:
         if wish["seed"] == 0 and wish["through"] is not None:
             reach = 1.15 * math.hypot(*(f - t for f, t in zip(wish["losses"], wish["through"], strict=True)))
             end = [t + reach * r for t, r in zip(wish["through"], wish["ray"], strict=True)]
             segments.append(Segment(wish["through"], end, wish["wish"], "shifted ray"))
-    shown = [one["losses"] for one in inner if 0.1 <= one["weight"] <= 0.9]
-    return FrontPanel(title, [f"{name} loss" for name in NAMES], points, segments, truth=shown)
+    shown = sorted(one["losses"] for one in part["fixed"] if 0.1 <= one["weight"] <= 0.9)
+    names = [f"{name} loss" for name in NAMES]
+    return FrontPanel(title, names, points, segments, truth=shown, truth_label="fixed weights")
 
 
 def _points(name: str, part: Found, data: str) -> list[FrontPoint]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ferero_lab.experiments.experiment import Found, Section
 from ferero_lab.experiments.images.figures import cell, figures_of, hypervolumes, losses_on
+from ferero_lab.experiments.images.methods import PAPER
 from ferero_lab.experiments.images.oracle import angle
 from ferero_lab.experiments.images.panels import ray_panel
 from ferero_lab.experiments.images.tasks import KINDS
@@ -28,9 +29,7 @@ PUBLISHED = {
 
 def paper_sections(kinds: Sequence[str], found: Mapping[str, Found]) -> tuple[list[Section], dict[str, Any]]:
     """The table beside the paper's, a picture for each data set, and the figures of record."""
-    by_kind = {
-        kind: {found[key]["method"]: found[key] for key in found if found[key].get("kind") == kind} for kind in kinds
-    }
+    by_kind = {kind: {name: found[f"{kind}-{name}"] for name in PAPER if f"{kind}-{name}" in found} for kind in kinds}
     measures = {kind: {name: figures_of(part) for name, part in parts.items()} for kind, parts in by_kind.items()}
     sections = [
         Section("Hypervolume", tables=[_hypervolumes(by_kind, "test"), _hypervolumes(by_kind, "train")]),

@@ -21,10 +21,10 @@ from ferero_lab.experiments.images.training import Recipe, models_of, train
 
 __all__ = ["image_parts"]
 
-RATES = (0.03, 0.1, 0.3)
-SEARCH_EPOCHS = 2
+RATES = {"ours": (0.03, 0.1, 0.3), "quick": (0.1, 0.3, 1.0)}
+SEARCH_EPOCHS = {"ours": 2, "quick": 12}
 VALIDATION = 10_000
-EPOCHS = {"ours": 8, "paper": 100, "quick": 60}
+EPOCHS = {"ours": 8, "paper": 100, "quick": 50}
 SEEDS = {"ours": 3, "paper": 5, "quick": 2}
 
 
@@ -104,7 +104,7 @@ def _compared(kind: str, name: str, context: Context) -> Found:
         ray(degrees) if knows_rays(method) else ferero.Preference.pareto(2, names=NAMES) for degrees in wished
     ]
     search = _searched(task, name, preferences, rays, context)
-    rate = min(search, key=lambda one: one["achieved"])["rate"] if search else _quick_rate()
+    rate = min(search, key=lambda one: one["achieved"])["rate"]
     recipe = _recipe(settings, rate, is_large=len(preferences) > 1)
     front, seconds = train(task, method, preferences, recipe, _seeds(settings), context, name=name)
     return {
@@ -124,23 +124,22 @@ def _searched(
     task: Task, name: str, preferences: Sequence[ferero.Preference], rays: Sequence[float], context: Context
 ) -> list[dict[str, float]]:
     """For each rate the mean over the rays of ``max_i f_i / r_i`` on held-out images: what every method wants small."""
-    if context.settings.mode == "quick":
-        return []
     chosen = list(zip(preferences, rays, strict=False))
-    epochs = min(SEARCH_EPOCHS, context.settings.epochs or SEARCH_EPOCHS)
-    recipe = Recipe(epochs, RATES[0], compiled=len(chosen) > 1 and context.settings.device.startswith("cuda"))
+    mode, rates = context.settings.mode, RATES[context.settings.mode]
+    epochs = min(SEARCH_EPOCHS[mode], context.settings.epochs or SEARCH_EPOCHS[mode])
+    recipe = Recipe(epochs, rates[0], compiled=len(chosen) > 1 and context.settings.device.startswith("cuda"))
     front, _ = train(
         task,
         METHODS[name],
-        [preference for _ in RATES for preference, _ in chosen],
+        [preference for _ in rates for preference, _ in chosen],
         recipe,
         (0,),
         context,
         name=f"{name}-search",
-        rate_factors=[rate / RATES[0] for rate in RATES for _ in chosen],
+        rate_factors=[rate / rates[0] for rate in rates for _ in chosen],
     )
     found = []
-    for i, rate in enumerate(RATES):
+    for i, rate in enumerate(rates):
         some = front.results[i * len(chosen) : (i + 1) * len(chosen)]
         values = [
             _achieved(result.evaluated["validation"], degrees)
@@ -156,15 +155,11 @@ def _achieved(figures: dict[str, float], degrees: float) -> float:
     return max(figures[name] / part for name, part in zip(NAMES, direction, strict=True))
 
 
-def _quick_rate() -> float:
-    return 0.3
-
-
 def _fixed(kind: str, context: Context) -> Found:
     """Fixed weights for every ray, each task alone, and FERERO on wishes that fixed weights show to be attainable."""
     settings = context.settings
     task, rays = _task(kind, settings), PAPER_RAYS
-    recipe = _recipe(settings, RATES[1] if settings.mode == "ours" else _quick_rate())
+    recipe = _recipe(settings, RATES[settings.mode][1])
     tried, seconds = find_oracles(task, rays, recipe, 0, context, rounds=2 if settings.mode == "ours" else 1)
     wishes = {**{f"ray at {degrees:g}": ray(degrees) for degrees in rays}, **attainable_wishes(tried)}
     models = []

@@ -8,6 +8,7 @@ from typing import Any
 
 from ferero_lab.experiments.experiment import Found, Section, Settings, Story
 from ferero_lab.experiments.images.figures import attained, cell, figures_of, levels, ray_errors, tried_of
+from ferero_lab.experiments.images.methods import METHODS
 from ferero_lab.experiments.images.panels import accuracy_panel, ray_panel, wish_panel
 from ferero_lab.experiments.images.paper_story import paper_sections
 from ferero_lab.experiments.images.tasks import KINDS
@@ -42,8 +43,7 @@ def _title(settings: Settings) -> str:
 
 
 def _compared(kind: str, found: Mapping[str, Found]) -> dict[str, Found]:
-    keys = [key for key in found if key.startswith(f"{kind}-") and key != f"{kind}-fixed"]
-    return {found[key]["method"]: found[key] for key in keys if found[key]["kind"] == kind}
+    return {name: found[f"{kind}-{name}"] for name in METHODS if f"{kind}-{name}" in found}
 
 
 # figures of record -------------------------------------------------------------------------------------------
