@@ -249,10 +249,11 @@ def test_two_losses_that_are_the_same(case: Case) -> None:
 def test_what_is_missing_is_named(case: Case) -> None:
     preference, method = case.wanted(rays(1)[0]), case.method
     _, state = method.update(preference, observe(), method.init(preference))
+    whole = observe()
     for part in sorted(method.requires - {"losses"}):
+        without = Observation(whole.losses, **{p: getattr(whole, p) for p in ("gramian", "slopes") if p != part})
         with pytest.raises(InputError, match=f"observation: .* reads {part}, found None; pass Observation"):
-            method.update(preference, Observation(observe().losses), state)
-        break
+            method.update(preference, without, state)
 
 
 @every
