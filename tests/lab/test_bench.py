@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from ferero_lab.bench.core import run, show
 from ferero_lab.bench.measure import Row, environment, rows_to_json
+
+RESULTS = Path(__file__).parents[2] / "benchmarks/results"
 
 
 def test_a_bar_is_judged_in_its_direction() -> None:
@@ -45,3 +49,12 @@ def test_the_quick_benchmark_runs_and_reaches_what_does_not_depend_on_the_clock(
     ]
     assert len(clockless) >= 10
     assert [row["measure"] for row in clockless if not row["passed"]] == []
+
+
+@pytest.mark.parametrize("name", ["core", "steer", "methods"])
+def test_a_result_of_record_is_shown(name: str) -> None:
+    result = json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))
+    console = Console(record=True, width=200)
+    importlib.import_module(f"ferero_lab.bench.{name}").show(result, console)
+    shown = console.export_text()
+    assert all(row["measure"].split()[0] in shown for row in result["rows"][:5])

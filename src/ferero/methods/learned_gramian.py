@@ -22,6 +22,7 @@ from ferero.subprogram import Domain
 from ferero.subprogram.batched import solve_batched
 from ferero.subprogram.exact import solve_exact
 from ferero.subprogram.program import Program
+from ferero.subprogram.stacked import stacked
 
 __all__ = ["FereroQG", "FereroQGState", "positive_part"]
 
@@ -274,9 +275,8 @@ class _Parts(NamedTuple):
 def _parts_of(method: FereroQG, preference: Preference, device: torch.device) -> _Parts:
     """Kept, since they are asked for at every step and a copy to a GPU waits."""
     p = preference
-    S = torch.cat([p.A, p.B_g, p.B_h], dim=-2)
-    b = torch.cat([torch.zeros_like(p.A[..., 0]), p.b_g, p.b_h], dim=-1)
-    k_f, constraints = p.A.shape[-2], p.m_g + p.m_h
+    S, b, (k_f, _, _) = stacked(p)
+    constraints = p.m_g + p.m_h
     rates = S.new_tensor([0.0] * k_f + [method.c_g] * p.m_g + [method.c_h] * p.m_h)
     a = (p.A != 0).any(dim=-1).to(S)
     is_simplex = method.domain == "simplex"

@@ -16,6 +16,7 @@ from ferero.methods.base import Decision, Observation, check_observation, in_dty
 from ferero.methods.domain import adaptive_domain, apply_rows
 from ferero.preference import Preference
 from ferero.subprogram import Domain
+from ferero.subprogram.stacked import stacked
 
 __all__ = ["FereroSA", "FereroSAState"]
 
@@ -202,9 +203,7 @@ class _Parts(NamedTuple):
 def _parts_of(method: FereroSA, preference: Preference, device: torch.device) -> _Parts:
     """Kept, since they are asked for at every step and a copy to a GPU waits."""
     p = preference
-    S = torch.cat([p.A, p.B_g, p.B_h], dim=-2)
-    b = torch.cat([torch.zeros_like(p.A[..., 0]), p.b_g, p.b_h], dim=-1)
-    sizes = (p.A.shape[-2], p.m_g, p.m_h)
+    S, b, sizes = stacked(p)
     rates = torch.repeat_interleave(S.new_tensor([0.0, method.c_g, method.c_h]), torch.tensor(sizes))
     rho = math.inf if method.bound is None else method.bound
     lower = S.new_tensor([0.0] * p.m_g + [-rho] * p.m_h)

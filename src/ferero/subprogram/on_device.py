@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from ferero.subprogram.batched import solve_programs
 from ferero.subprogram.program import Domain
 from ferero.subprogram.programs import Programs
 from ferero.subprogram.solution import Solution, Status
+from ferero.subprogram.stacked import Stacked, stacked
 
 __all__ = ["LARGE", "solve_on_device", "without_asymmetry"]
 
@@ -66,20 +66,10 @@ def without_asymmetry(gramian: Tensor) -> Tensor:
     return 0.5 * (K + K.mT) + torch.diag_embed(ridge)
 
 
-class _Rows(NamedTuple):
-    """``[A; B_g; B_h]`` (..., k, m), ``[0; b_g; b_h]`` (..., k), and how many of each."""
-
-    matrix: Tensor
-    offsets: Tensor
-    sizes: tuple[int, int, int]
-
-
 @lru_cache(maxsize=256)
-def _rows_on(preference: Preference, device: torch.device) -> _Rows:
-    p = preference
-    matrix = torch.cat([p.A, p.B_g, p.B_h], dim=-2)
-    offsets = torch.cat([torch.zeros_like(p.A[..., 0]), p.b_g, p.b_h], dim=-1)
-    return _Rows(matrix.to(device), offsets.to(device), (p.A.shape[-2], p.m_g, p.m_h))
+def _rows_on(preference: Preference, device: torch.device) -> Stacked:
+    matrix, offsets, sizes = stacked(preference)
+    return Stacked(matrix.to(device), offsets.to(device), sizes)
 
 
 def _packed(programs: Programs, sizes: tuple[int, int, int], batch: tuple[int, ...]) -> Solution:

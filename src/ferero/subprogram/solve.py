@@ -25,6 +25,7 @@ from ferero.subprogram.on_device import LARGE, solve_on_device
 from ferero.subprogram.program import EPSILON, Array, Domain, Program, simplex_of
 from ferero.subprogram.programs import Programs
 from ferero.subprogram.solution import Solution, Status
+from ferero.subprogram.stacked import stacked
 
 __all__ = ["UNBOUNDED_PRICE", "Solver", "check_options", "solve_subprogram"]
 
@@ -211,10 +212,8 @@ def _rows_of(preference: Preference) -> _Rows:
     """The same for every call with a preference, so kept as long as that lives."""
     rows = _rows_of_known.get(preference)
     if rows is None:
-        p = preference
-        matrix = torch.cat([p.A, p.B_g, p.B_h], dim=-2).numpy()
-        offsets = torch.cat([torch.zeros_like(p.A[..., 0]), p.b_g, p.b_h], dim=-1).numpy()
-        rows = _rows_of_known[preference] = _Rows(matrix, offsets, (p.A.shape[-2], p.m_g, p.m_h))
+        matrix, offsets, sizes = stacked(preference)
+        rows = _rows_of_known[preference] = _Rows(matrix.numpy(), offsets.numpy(), sizes)
     return rows
 
 
