@@ -70,5 +70,5 @@ def _comparison(result: dict[str, Any], family: str) -> Table:
             method, measure = row["measure"].rsplit(": ", 1)
             found.setdefault(method, {})[measure] = row["value"]
     for method, values in found.items():
-        table.add_row(method, *(f"{values[name]:.3g}" if name in values else "" for name in COLUMNS))
+        table.add_row(method, *("" if values.get(name) is None else f"{values[name]:.3g}" for name in COLUMNS))
     return table

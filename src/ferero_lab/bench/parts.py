@@ -61,7 +61,8 @@ def show_rows(result: dict[str, Any], console: Console) -> None:
         if last is not None and row["group"] != last:
             table.add_section()
         group = row["group"] if row["group"] != last else ""
-        table.add_row(group, row["measure"], f"{row['value']:.4g}", bar, mark, row["note"])
+        value = "-" if row["value"] is None else f"{row['value']:.4g}"  # JSON has no word for inf
+        table.add_row(group, row["measure"], value, bar, mark, row["note"])
         last = row["group"]
     console.print(table)
 
