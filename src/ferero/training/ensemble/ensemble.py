@@ -94,7 +94,10 @@ class Ensemble:
 
     def step(self, batch: Any) -> None:
         """Take one step of every member; nothing waits for the device."""
-        with functorch_config.patch(donated_buffer=not self._is_compiled):  # several backward passes may follow
+        if not self._is_compiled:
+            self._step(batch)
+            return
+        with functorch_config.patch(donated_buffer=False):  # several backward passes may follow
             self._step(batch)
 
     def _step(self, batch: Any) -> None:
@@ -245,6 +248,7 @@ class Ensemble:
             for name, tensor in self.members.stacked.items():
                 tensor.copy_(state["members"][name])
         self.optimizer.load_state_dict(state["optimizer"])
+        _make_capturable(self.optimizer, self.device)
         self.steering.load_state_dict(state["steering"])
 
 
@@ -278,14 +282,20 @@ def _made(factory: Any, parameters: list[Tensor]) -> torch.optim.Optimizer:
             f"optimizer: {name} may mix the stacked models, which are to train as if each were alone; use one of "
             f"{', '.join(ELEMENTWISE)}, or ferero.sweep, which trains them one by one."
         )
-    if parameters[0].is_cuda:
-        for group in optimizer.param_groups:
-            group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=parameters[0].device)
-            if "fused" in group:
-                group["fused"], group["foreach"] = True, False
-            elif "capturable" in group:
-                group["capturable"] = True
+    _make_capturable(optimizer, parameters[0].device)
     return optimizer
+
+
+def _make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """On a GPU: learning rates as tensors there, and the form of the step that a captured graph can hold."""
+    if device.type != "cuda":
+        return
+    for group in optimizer.param_groups:
+        group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=device)
+        if "fused" in group:
+            group["fused"], group["foreach"] = True, False
+        elif "capturable" in group:
+            group["capturable"] = True
 
 
 def _gradients(loss: Tensor, parameters: list[Tensor], retain_graph: bool = False) -> list[Tensor]:
