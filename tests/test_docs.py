@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+from ferero.errors import InputError
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+
+
+def script(name: str) -> ModuleType:
+    """A program of benchmarks/, as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -31,11 +45,48 @@ def test_files_that_the_methods_page_names_exist() -> None:
         assert (ROOT / name).exists() or (ROOT / "src" / name).exists(), name
 
 
-def test_the_tables_of_methods_are_the_measured_ones() -> None:
-    spec = importlib.util.spec_from_file_location("methods_table", ROOT / "benchmarks/methods_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    text = (ROOT / "docs/methods.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["methods", "experiments"])
+def test_the_tables_are_the_measured_ones(name: str) -> None:
+    module = script(f"{name}_table")
+    text = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     assert module.filled(text, module.read()) == text
+
+
+def test_every_mark_of_the_experiments_page_has_its_table() -> None:
+    text = (ROOT / "docs/experiments.md").read_text(encoding="utf-8")
+    marks = re.findall(r"<!-- ([\w-]+):begin -->", text)
+    assert sorted(marks) == sorted(script("experiments_table").TABLES)
+
+
+def test_results_of_experiments_say_what_ran_where_and_nothing_of_the_machine() -> None:
+    for name, result in script("experiments_table").read().items():
+        config = result["config"]
+        assert config["options"]["experiment"] == result["name"] == name.partition("-")[0]
+        assert {"ferero", "python", "torch"} <= set(config["versions"])
+        assert config["device"] == ("NVIDIA H200" if name in {"images", "images-paper"} else "cpu")
+        assert "data" not in config["options"]
+        assert not re.search(r"/(?:tmp|home|work|root)/", json.dumps(result)), name
+
+
+def test_a_goal_that_rounding_would_hide_is_shown_as_missed() -> None:
+    figure = script("experiments_table")._figure
+    assert figure(1.0503, 1.05) == "1.0503"
+    assert figure(1.0497, 1.05) == "1.05"
+
+
+def test_pictures_of_the_experiments_page_are_those_that_are_kept() -> None:
+    text = (ROOT / "docs/experiments.md").read_text(encoding="utf-8")
+    kept = [name for shown in script("keep_run").SHOWN.values() for name in shown.values()]
+    assert sorted(re.findall(r"\(pictures/([\w-]+)\.png\)", text)) == sorted(kept)
+    for name in kept:
+        assert (ROOT / f"docs/pictures/{name}.png").stat().st_size < 300_000, name
+
+
+def test_a_kept_run_reads_back_and_shows_no_path() -> None:
+    keep_run = script("keep_run")
+    value = {"a": [1.5, None, "x" * 300], "b": {"c": list(range(200))}, "d": {}}
+    assert json.loads(keep_run.compact(value)) == value
+    assert keep_run.rounded({"x": [0.123456789, 3, True]}) == {"x": [0.123457, 3, True]}
+    keep_run._check_places({"text": "0.1 / 0.2 and/or LS/FERERO"}, "result")
+    with pytest.raises(InputError, match=r"result\.text: expected no path of this machine, found 'see /home/me/run'"):
+        keep_run._check_places({"text": "see /home/me/run"}, "result")

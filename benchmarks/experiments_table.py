@@ -1,0 +1,247 @@
+"""Writes the tables of docs/experiments.md: ``.venv/bin/python benchmarks/experiments_table.py``.
+
+They come from benchmarks/results, where ``benchmarks/keep_run.py`` puts what is to be kept of the folders that
+``ferero run`` leaves; it copies the pictures too.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results"
+PAGE = ROOT / "docs/experiments.md"
+NAMES = ("synthetic", "images", "images-paper", "images-digits", "emotions", "emotions-paper", "fairness")
+TITLES = {"mnist": "Multi-MNIST", "fashion": "Multi-Fashion", "fashion-mnist": "Multi-Fashion+MNIST"}
+DIGITS = {"digits": "digit pairs"}
+
+Result = Mapping[str, Any]
+Results = Mapping[str, Result]
+
+
+def read() -> dict[str, Result]:
+    """The results of record of the experiments, by name."""
+    return {name: json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8")) for name in NAMES}
+
+
+# goals -------------------------------------------------------------------------------------------------------
+
+
+def goals_table(results: Results) -> str:
+    """Every measure that has a goal, the missed ones too."""
+    rows = _image_goals(results["images"], TITLES) + _image_goals(results["images-digits"], DIGITS)
+    emotions = results["emotions"]["measures"]["bars"]
+    error, over = (emotions[name]["value"] for name in ("error_median", "over_best_neighbour"))
+    rows.append(("emotions: median ray error, degrees", error, 4.0, "training songs"))
+    rows.append(("emotions: ray error over that of the best of five neighbours", over, 1 / 3, "training songs"))
+    rows.append(("models that diverged: images, digit pairs, emotions, fairness", _diverged(results), 0.0, ""))
+    minutes = results["images-paper"]["measures"]["seconds"]["FERERO"]["seconds"] / 60
+    rows.append(("45 image models, the paper's settings, minutes", minutes, 9.0, "H200"))
+    ratio = results["images"]["measures"]["time"]["per_model_over_alone"]
+    rows.append(("time per model and step, 25 at once over one alone", ratio, 0.35, "H200"))
+    lines = [
+        [words, _figure(value, goal), f"{goal:.3g}", "reached" if value <= goal else "**missed**", where]
+        for words, value, goal, where in rows
+    ]
+    return _markdown(("measure", "FERERO", "goal, at most", "", "on"), lines)
+
+
+def _figure(value: float, goal: float) -> str:
+    """Three digits, or as many as show that a goal was missed."""
+    text = f"{value:.3g}"
+    return f"{value:.5g}" if float(text) <= goal < value else text
+
+
+def _image_goals(result: Result, titles: Mapping[str, str]) -> list[tuple[str, float, float, str]]:
+    rows = []
+    for kind, title in titles.items():
+        methods = result["measures"]["methods"][kind]
+        own = methods["FERERO"]["ray_error_train"]["median"]
+        others = {name: one["ray_error_train"]["median"] for name, one in methods.items() if name != "FERERO"}
+        wishes = _wishes(result, kind)
+        level = max(one["ratio"] for one in result["measures"]["fixed"][kind]["levels"])
+        count = {3: "three", 6: "six"}[len(others)]
+        rows += [
+            (f"{title}: median ray error, degrees", own, 2.0, "training images"),
+            (f"{title}: the same, shifted rays", median(wishes["shifted"]), 2.0, "training images"),
+            (f"{title}: violation of thresholds, worst", max(wishes["bounded"]), 0.01, "training images"),
+            (f"{title}: violation of differences, worst", max(wishes["difference"]), 0.01, "training images"),
+            (f"{title}: ray error over that of the best of {count} neighbours", own / min(others.values()), 1 / 3, ""),
+            (f"{title}: level along the ray over fixed weights, worst", level, 1.05, "one seed"),
+        ]
+    return rows
+
+
+def _wishes(result: Result, kind: str) -> dict[str, list[float]]:
+    """Degrees for shifted rays, violations for differences and thresholds ("bounded"), one for each model."""
+    found: dict[str, list[float]] = {"shifted": [], "difference": [], "bounded": []}
+    for wish in result["wishes"][f"{kind}-fixed"]:
+        for group, values in found.items():
+            if group in wish["wish"]:
+                values.append(_angle(wish) if group == "shifted" else wish["violation"])
+    return found
+
+
+def _angle(wish: Mapping[str, Any]) -> float:
+    """Degrees between the ray and the losses, both seen from where the ray begins."""
+    way = [loss - begin for loss, begin in zip(wish["losses"], wish["through"], strict=True)]
+    cosine = sum(a * b for a, b in zip(way, wish["ray"], strict=True)) / math.hypot(*way) / math.hypot(*wish["ray"])
+    return math.degrees(math.acos(min(1.0, cosine)))
+
+
+def _diverged(results: Results) -> float:
+    images = [one for name in ("images", "images-digits") for one in results[name]["measures"]["methods"].values()]
+    emotions = results["emotions"]["measures"]["bars"]["diverged"]["value"]
+    fairness = results["fairness"]["measures"]["diverged"]
+    return float(sum(one["FERERO"]["diverged"] for one in images) + emotions + fairness)
+
+
+# images ------------------------------------------------------------------------------------------------------
+
+
+def rays_table(results: Results) -> str:
+    """The methods on the three data sets, one line each."""
+    return _ray_rows(results["images"], TITLES)
+
+
+def digits_table(results: Results) -> str:
+    """All seven methods on digit pairs."""
+    return _ray_rows(results["images-digits"], DIGITS)
+
+
+def _ray_rows(result: Result, titles: Mapping[str, str]) -> str:
+    lines = []
+    for kind, title in titles.items():
+        for name, one in result["measures"]["methods"][kind].items():
+            train, test = one["ray_error_train"], one["ray_error_test"]
+            errors = [train["median"], train["worst"], test["median"]]
+            accuracies = [f"{100 * value:.1f}" for value in one["accuracy_test"]]
+            losses = [f"{value:.3f}" for value in one["losses_train"]]
+            lines.append([title, name, f"{one['rate']:g}", *(f"{e:.2f}" for e in errors), *losses, *accuracies])
+    header = ("data", "method", "step", "ray error", "worst", "on test", "left loss", "right loss", "left, test %",
+              "right, test %")  # fmt: skip
+    return _markdown(header, lines)
+
+
+def hypervolume_table(results: Results) -> str:
+    """Hypervolumes with our settings, and FERERO's minus that of LS seed by seed."""
+    lines = []
+    for kind, title in TITLES.items():
+        methods = results["images"]["measures"]["methods"][kind]
+        for what in ("loss", "accuracy"):
+            for part in ("train", "test"):
+                volumes = {name: [100 * v for v in one[f"hypervolume_{what}_{part}"]] for name, one in methods.items()}
+                paired = [a - b for a, b in zip(volumes["FERERO"], volumes["LS"], strict=True)]
+                cells = [_plus_minus(values) for values in (*volumes.values(), paired)]
+                lines.append([f"{title}, {what}", part, *cells])
+    return _markdown(("data", "of", *methods, "FERERO - LS"), lines)
+
+
+def _plus_minus(values: Sequence[float]) -> str:
+    return f"{mean(values):.2f} ± {stdev(values):.2f}"
+
+
+# tables of the reports ---------------------------------------------------------------------------------------
+
+
+def told(name: str, section: str, title: str | None = None) -> Callable[[Results], str]:
+    """A table of a report as it is; ``title`` where a section has several."""
+
+    def make(results: Results) -> str:
+        return _rendered(_find(results[name], section, title))
+
+    return make
+
+
+def figures_2_and_3(settings: str) -> Callable[[Results], str]:
+    """The tables of Figures 2 and 3 in one, by the paper's settings or by ours."""
+    sections = ("Figure 2, printed start", "Figure 2, released start", "Figure 3, easy start", "Figure 3, hard start")
+
+    def make(results: Results) -> str:
+        tables = {one: _find(results["synthetic"], f"{one}: {settings}") for one in sections}
+        rows = [[section, *row] for section, table in tables.items() for row in table["rows"]]
+        return _markdown(("figure", *tables[sections[0]]["header"]), rows)
+
+    return make
+
+
+def wishes_table(results: Results) -> str:
+    """What FERERO was asked for beside rays and what it gave, for all three data sets."""
+    words = "FERERO on wishes"
+    tables = {title: _find(results["images"], f"{title}: other wishes", words) for title in TITLES.values()}
+    rows = [[title, *row] for title, table in tables.items() for row in table["rows"] if not row[0].startswith("ray")]
+    return _markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
+
+
+def levels_table(results: Results) -> str:
+    """FERERO beside fixed weights found by bisection, for all data sets."""
+    found = {"images": list(TITLES.values()), "images-digits": ["digit pairs"]}
+    words = "Beside fixed weights found by bisection"
+    tables = {t: _find(results[name], f"{t}: other wishes", words) for name, titles in found.items() for t in titles}
+    rows = [[title, *row] for title, table in tables.items() for row in table["rows"]]
+    return _markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
+
+
+def _find(result: Result, section: str, title: str | None = None) -> Mapping[str, Any]:
+    found = [t for t in result["tables"] if t["section"] == section and title in (None, t["title"])]
+    if len(found) != 1:
+        raise SystemExit(f"{result['name']}: expected one table {title!r} in {section!r}, found {len(found)}.")
+    return dict(found[0])
+
+
+def _rendered(table: Mapping[str, Any]) -> str:
+    note = f"\n{table['note']}\n" if table["note"] else ""
+    return _markdown(table["header"], table["rows"]) + note
+
+
+def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+TABLES: dict[str, Callable[[Results], str]] = {
+    "goals": goals_table,
+    "synthetic-paper": figures_2_and_3("the paper's settings"),
+    "synthetic-ours": figures_2_and_3("our settings"),
+    "loop-paper": told("synthetic", "The single loop: the paper's settings"),
+    "loop-ours": told("synthetic", "The single loop: our settings"),
+    "scale-paper": told("synthetic", "Scale invariance: the paper's settings, fixed step 0.05"),
+    "scale-ours": told("synthetic", "Scale invariance: our settings, step='auto'"),
+    "synthetic-time": told("synthetic", "Time per iteration"),
+    "images-paper-test": told("images-paper", "Hypervolume", "On test data"),
+    "images-paper-train": told("images-paper", "Hypervolume", "On train data"),
+    "images-paper-angles": told("images-paper", "Angles and time", "Angles reached, training losses, in degrees"),
+    "images-paper-time": told("images-paper", "Angles and time", "Time"),
+    "images-rays": rays_table,
+    "images-wishes": wishes_table,
+    "images-levels": levels_table,
+    "images-hypervolume": hypervolume_table,
+    "images-digits": digits_table,
+    "emotions-paper": told("emotions-paper", "On the rays"),
+    "emotions-paper-hypervolume": told("emotions-paper", "Hypervolume"),
+    "emotions-ours": told("emotions", "On the rays"),
+    "emotions-ours-hypervolume": told("emotions", "Hypervolume"),
+    "emotions-search": told("emotions", "The step of each method"),
+    "emotions-constant": told("emotions", "A constant step"),
+    "emotions-held-out": told("emotions", "Held-out losses in charge"),
+    "fairness-kept": told("fairness", "Asked and got"),
+    "fairness-front": told("fairness", "The front"),
+}
+
+
+def filled(text: str, results: Results) -> str:
+    """The page with every table between its marks."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
+        before, rest = text.split(begin)
+        text = before + begin + make(results) + end + rest.split(end)[1]
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8"), read()), encoding="utf-8")
