@@ -133,6 +133,11 @@ REFUSED = {
     "torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs), found NoneType.": {
         "schedule": lambda optimizer: None
     },
+    "schedule: expected a function from the optimizer to its scheduler, found a StepLR of another optimizer; write "
+    "lambda optimizer: StepLR(optimizer, ...).": {
+        "schedule": torch.optim.lr_scheduler.StepLR(sgd(make_net(0).parameters()), 1)
+    },
+    'device: expected "cpu", "cuda" or the like, found \'gpu0\'.': {"device": "gpu0"},
     "loss_fn: expected losses attached to the graph, found none; pass them, not .detach().": {"loss_fn": detached},
     "loss_fn: expected a value of every loss (a, b, c) for every batch when many models are trained at once, found one "
     "missing; steer such models one by one with ferero.Steer.": {"loss_fn": without("b")},

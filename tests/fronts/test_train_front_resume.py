@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 from tests.training.ensemble.alone import BOUND, ORDER, OTHER_RAY, RAY, Net, data, make_net, sgd, squares
@@ -248,3 +250,19 @@ def test_a_disk_that_is_full_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["run.pt"]
     found = train(checkpoint=path, epochs=3)
     assert all(torch.equal(a.losses, b.losses) for a, b in zip(found, wanted, strict=True))
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits on the size of files")
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    import resource
+
+    path = tmp_path / "run.pt"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as refused:
+            train(checkpoint=path, epochs=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert refused.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -72,6 +73,21 @@ def test_a_file_is_replaced_at_once(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         write_file(place, b"three")
     assert [path.read_bytes() for path in place.parent.iterdir()] == [b"two"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no limits on the size of files")
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as refused:
+            write_file(tmp_path / "bench.json", bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert refused.value.filename == str(tmp_path / "bench.json")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_json_has_no_nan():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import tempfile
@@ -11,7 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from torch.utils import _pytree as pytree
 
 from ferero.errors import InputError
 
@@ -24,17 +27,24 @@ def save_checkpoint(path: Path, belongs: Mapping[str, str], state: Mapping[str, 
     Args:
         path: where; its folder is made if there is none.
         belongs: what the state is the state of, in words by topic.
-        state: tensors, numbers, strings, and lists and mappings of them.
+        state: tensors, numbers (of numpy too), strings, and lists and mappings of them.
+
+    Raises:
+        OSError: where that fails, on a full disk for instance, with the path in it; an earlier file is as it was.
     """
+    content = io.BytesIO()  # torch's own writing to a file hides that the disk is full
+    torch.save({"belongs": dict(belongs), "state": pytree.tree_map(_plain, dict(state))}, content)
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            torch.save({"belongs": dict(belongs), "state": dict(state)}, file)
+            file.write(content.getbuffer())
         Path(name).replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             Path(name).unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
         raise
 
 
@@ -61,3 +71,8 @@ def load_checkpoint(path: Path, belongs: Mapping[str, str]) -> dict[str, Any] | 
                 f"{found.get(topic)}; pass the same, remove the file to start anew, or name another."
             )
     return state
+
+
+def _plain(leaf: Any) -> Any:
+    """A number of numpy's as one of Python's, which can be read without running code."""
+    return leaf.item() if isinstance(leaf, np.generic) else leaf

@@ -114,13 +114,13 @@ class FrontRun:
         schedule: ScheduleFactory | None,
     ) -> None:
         self.plan, self.ensemble, self.batches = plan, ensemble, batches
-        self.data = {"train": batches, **others}
+        self.data, self._others = {"train": batches, **others}, list(others)
         self.scheduler = None if schedule is None else _made(schedule, ensemble.optimizer)
         self._figures = ask_figures(ensemble.members, ensemble.loss_fn, metrics, ensemble.names)
         self._topics = self._belongs()
         self._captured, self._can_capture = Captured(), _is_capturable(ensemble.optimizer)
         self._log, self._epoch, self._steps, self._seconds = _Log(), 0, 0, 0.0
-        self._final: dict[str, Tensor] = {}
+        self._final: dict[str, dict[str, Tensor]] = {}
 
     def train(self, watcher: Watcher) -> Front[Trained]:
         """All epochs that are still to be trained, and the front."""
@@ -174,18 +174,15 @@ class FrontRun:
         """Evaluate what is due, let held-out values drive the constraints, move the schedule on."""
         plan, is_last = self.plan, self._epoch == self.plan.epochs
         is_due = plan.evaluate_every is not None and self._epoch % plan.evaluate_every == 0
-        wanted = list(self.data) if is_last else [name for name in self.data if is_due and name != "train"]
+        wanted = list(self.data) if is_last else self._others if is_due else []
         if plan.held_out is not None and plan.held_out not in wanted:
-            wanted.append(plan.held_out)
-        found: dict[str, Tensor] = {}
-        for name in wanted:
-            figures = self._evaluate(name)
-            if name == plan.held_out:
-                self._observe(figures)
-            found |= {f"{name}/{figure}": values for figure, values in figures.items()}
-        self._remember(found)
+            wanted = [*wanted, plan.held_out]
+        found = {name: self._evaluate(name) for name in wanted}
+        if plan.held_out is not None:
+            self._observe(found[plan.held_out])
+        self._remember({f"{name}/{figure}": v for name, figures in found.items() for figure, v in figures.items()})
         if is_last:
-            self._final = {name: values.cpu() for name, values in found.items()}
+            self._final = _on_host(found)
         if self.scheduler is not None and plan.schedule_by == "epoch":
             self.scheduler.step()
 
@@ -255,6 +252,8 @@ class FrontRun:
         self._log = _Log(**state["log"])
         self._epoch, self._steps, self._seconds = state["epoch"], state["steps"], state["seconds"]
         self._final = state["final"] if self._epoch >= self.plan.epochs else {}
+        if self._final and list(self._final) != list(self.data):  # finished, and asked for other data than before
+            self._final = _on_host({name: self._evaluate(name) for name in self.data})
         self.batches.go_on(state["batches"])
         torch.random.set_rng_state(state["random"])
         if state["random_cuda"] and torch.cuda.is_available():
@@ -270,10 +269,10 @@ class FrontRun:
 
     def _trained(self, k: int, report: Report) -> Trained:
         plan, steering = self.plan, self.ensemble.steering
-        evaluated: dict[str, dict[str, float]] = {}
-        for name, values in self._final.items():
-            data, _, figure = name.rpartition("/")
-            evaluated.setdefault(data, {})[figure] = float(values[k])
+        evaluated = {
+            data: {figure: float(values[k]) for figure, values in figures.items()}
+            for data, figures in self._final.items()
+        }
         losses = torch.tensor([evaluated["train"][name] for name in self.ensemble.names], dtype=torch.float64)
         driving = evaluated["train" if plan.held_out is None else plan.held_out]
         values = losses.new_tensor([driving[name] for name in self.ensemble.names])
@@ -297,6 +296,10 @@ class FrontRun:
         )
 
 
+def _on_host(found: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+    return {data: {figure: values.cpu() for figure, values in figures.items()} for data, figures in found.items()}
+
+
 def _made(schedule: Any, optimizer: torch.optim.Optimizer) -> LRScheduler:
     """The scheduler.
 
@@ -305,6 +308,11 @@ def _made(schedule: Any, optimizer: torch.optim.Optimizer) -> LRScheduler:
         UnsupportedError: One that asks for a value at each of its steps, of which there are as many as models.
     """
     made = schedule(optimizer) if callable(schedule) else schedule
+    if isinstance(made, LRScheduler | ReduceLROnPlateau) and made.optimizer is not optimizer:
+        raise InputError(
+            f"schedule: expected a function from the optimizer to its scheduler, found a {type(made).__name__} of "
+            f"another optimizer; write lambda optimizer: {type(made).__name__}(optimizer, ...)."
+        )
     if isinstance(made, ReduceLROnPlateau):
         raise UnsupportedError(
             "schedule: ReduceLROnPlateau follows the value of one model, and there are many here; take one that counts "

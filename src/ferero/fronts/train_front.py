@@ -23,8 +23,8 @@ from ferero.methods.control import FereroPI
 from ferero.preference import Preference
 from ferero.training.ensemble import Ensemble, Members, read_batches
 from ferero.training.ensemble.batches import Order, read_examples
-from ferero.training.ensemble.ensemble import OptimizerFactory
 from ferero.training.ensemble.evaluation import Metrics
+from ferero.training.ensemble.optimizer import OptimizerFactory
 from ferero.training.ensemble.question import LossFunction
 from ferero.training.stepping.arguments import check_options
 from ferero.training.stepping.slopes import SlopeKind
@@ -245,7 +245,10 @@ def _whole(number: Any) -> int | None:
 def _read_device(device: torch.device | str | None) -> torch.device:
     if device is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    found = torch.device(device)
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise InputError(f'device: expected "cpu", "cuda" or the like, found {device!r}.') from error
     if found.type == "cuda" and not torch.cuda.is_available():
         raise InputError(f'device: expected one that is here, found {str(device)!r} without a GPU; pass "cpu" or None.')
     return found

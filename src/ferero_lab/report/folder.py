@@ -71,7 +71,11 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Puts a file in place at once, over an earlier one."""
+    """Puts a file in place at once, over an earlier one.
+
+    Raises:
+        OSError: where that fails, with the path in it; an earlier file is as it was.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     try:
@@ -79,7 +83,9 @@ def write_file(path: Path, content: bytes) -> None:
             file.write(content)
         Path(name).chmod(0o644)
         Path(name).replace(path)
-    except BaseException:
+    except BaseException as error:
         with suppress(FileNotFoundError):
             Path(name).unlink()
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)
         raise

@@ -11,8 +11,9 @@ from torch import nn
 
 import ferero
 from ferero.errors import InputError
-from ferero.training.ensemble.ensemble import ELEMENTWISE, Ensemble
+from ferero.training.ensemble.ensemble import Ensemble
 from ferero.training.ensemble.members import Members
+from ferero.training.ensemble.optimizer import ELEMENTWISE
 
 K = 3
 

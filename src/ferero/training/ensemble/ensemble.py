@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 from torch._functorch import config as functorch_config
 
-from ferero.errors import InputError, UnsupportedError
+from ferero.errors import InputError
 from ferero.methods.base import Method
 from ferero.preference import Preference
 from ferero.training.ensemble.members import Members
+from ferero.training.ensemble.optimizer import OptimizerFactory, load_optimizer, make_optimizer
 from ferero.training.ensemble.question import LossFunction, ask_losses
 from ferero.training.ensemble.steering import Steering
 from ferero.training.observe import in_forward_mode, realized_slopes
@@ -23,25 +24,21 @@ from ferero.training.stepping.halves import halve
 from ferero.training.stepping.second_look import Look
 from ferero.training.stepping.slopes import SlopeKind
 
-__all__ = ["ELEMENTWISE", "Ensemble", "OptimizerFactory"]
-
-OptimizerFactory = Callable[[list[Tensor]], torch.optim.Optimizer]
-
-ELEMENTWISE = (
-    "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Adadelta", "ASGD", "Rprop",
-)  # fmt: skip
-"""Optimizers that treat every number by itself, so that stacked models are K separate trainings."""
+__all__ = ["Ensemble"]
 
 
 class Ensemble:
     """K models that train together, each towards its own preference, as each would alone.
+
+    A model whose losses or gradients are not finite at a step gets a gradient of 0, and its buffers stay; momentum and
+    weight decay go on, as they do in a plain loop with `ferero.Steer`.
 
     Args:
         members: The models.
         loss_fn: ``loss_fn(model, batch)`` gives (m,) losses, or scalars by name.
         preferences: One for each member, (K,).
         method: As for `ferero.Stepper`.
-        optimizer: ``optimizer(parameters)`` makes one of those in ``ELEMENTWISE``.
+        optimizer: ``optimizer(parameters)`` makes one of those in `ferero.training.ensemble.optimizer`.
         slopes: How slopes are measured, for methods that read them: see `ferero.Stepper`.
         double_sampling: Whether slopes are taken on the second half of a batch and gradients on the first.
         clip_norm: Largest norm of a member's gradient; None for any.
@@ -68,7 +65,7 @@ class Ensemble:
         self.members, self.loss_fn, self.names = members, loss_fn, preferences[0].names
         self.device = members.parameters[0].device
         self.steering = Steering(preferences, _on_device(method, self.device), self.device)
-        self.optimizer = _made(optimizer, members.parameters)
+        self.optimizer = make_optimizer(optimizer, members.parameters)
         self._needs_slopes, self._needs_gramian = ("slopes" in method.requires, "gramian" in method.requires)
         self._slopes, self._is_halved = slopes, self._needs_slopes and double_sampling
         self._clip_norm, self._is_own = clip_norm, is_own
@@ -165,6 +162,7 @@ class Ensemble:
             ]
             weights = self.steering.update(losses, _gramian(rows))
             found = [_combined(weights, parts) for parts in zip(*rows, strict=True)]
+        self.steering.refuse(~_are_finite(found))
         return [torch.where(_spread(self.steering.is_good, g), g, 0.0).contiguous() for g in found]
 
     # slopes -------------------------------------------------------------------------------------------
@@ -191,10 +189,9 @@ class Ensemble:
                     return self._losses(second)
             if self._slopes == "jacobian":
                 return self._jacobian_slopes(second, gradients)
-            slopes_of = self._compiled_slopes if self._may_compile else self._forward_slopes
             with torch.no_grad(), in_forward_mode(), warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # torch's own, when it sets forward mode up
-                return slopes_of(second, gradients)
+                return self._try_compiled_slopes(second, gradients)
 
     def _jacobian_slopes(self, batch: Any, gradients: list[Tensor]) -> Tensor:
         """``-J g`` by m backward passes."""
@@ -216,6 +213,24 @@ class Ensemble:
         """The learning rate, or those of the members, (K, 1)."""
         rate: float | Tensor = self.optimizer.param_groups[0]["lr"]
         return rate if self._rate_factors is None else rate * self._rate_factors[:, None]
+
+    def _try_compiled_slopes(self, batch: Any, gradients: list[Tensor]) -> Tensor:
+        if not self._may_compile:
+            return self._forward_slopes(batch, gradients)
+        try:
+            return self._compiled_slopes(batch, gradients)
+        except RuntimeError as error:
+            from torch._dynamo.exc import TorchDynamoException  # not for those who never compile
+
+            if not isinstance(error, TorchDynamoException):
+                raise
+            warnings.warn(
+                "compile: torch.compile cannot follow the losses in forward mode (BatchNorm is known for it), and "
+                'slopes are measured without it; slopes="realized" needs no forward mode.',
+                stacklevel=4,
+            )
+            self._compiled_slopes = self._forward_slopes
+            return self._forward_slopes(batch, gradients)
 
     def _forward_slopes(self, batch: Any, gradients: list[Tensor]) -> Tensor:
         """``-J g`` by one forward-mode pass."""
@@ -247,8 +262,7 @@ class Ensemble:
         with torch.no_grad():
             for name, tensor in self.members.stacked.items():
                 tensor.copy_(state["members"][name])
-        self.optimizer.load_state_dict(state["optimizer"])
-        _make_capturable(self.optimizer, self.device)
+        load_optimizer(self.optimizer, state["optimizer"], self.device)
         self.steering.load_state_dict(state["steering"])
 
 
@@ -259,49 +273,19 @@ def _on_device(method: Method[Any], device: torch.device) -> Method[Any]:
     return dataclasses.replace(method, solver="batched")  # type: ignore[type-var]
 
 
-def _made(factory: Any, parameters: list[Tensor]) -> torch.optim.Optimizer:
-    """The optimizer; on a GPU in the form that a captured graph can hold.
-
-    Raises:
-        InputError: What is no optimizer.
-        UnsupportedError: An optimizer that would mix the models.
-    """
-    make: Any = factory
-    optimizer = make(parameters) if callable(make) else make
-    if not isinstance(optimizer, torch.optim.Optimizer):
-        raise InputError(
-            f"optimizer: expected a function from parameters to an optimizer, such as lambda parameters: "
-            f"torch.optim.SGD(parameters, lr=0.1), found {type(optimizer).__name__}."
-        )
-    mine = {id(parameter) for parameter in parameters}
-    if any(id(p) not in mine for group in optimizer.param_groups for p in group["params"]):
-        raise InputError("optimizer: expected one that trains the parameters it was given, found others in it.")
-    name = type(optimizer).__name__
-    if name not in ELEMENTWISE:
-        raise UnsupportedError(
-            f"optimizer: {name} may mix the stacked models, which are to train as if each were alone; use one of "
-            f"{', '.join(ELEMENTWISE)}, or ferero.sweep, which trains them one by one."
-        )
-    _make_capturable(optimizer, parameters[0].device)
-    return optimizer
-
-
-def _make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    """On a GPU: learning rates as tensors there, and the form of the step that a captured graph can hold."""
-    if device.type != "cuda":
-        return
-    for group in optimizer.param_groups:
-        group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=device)
-        if "fused" in group:
-            group["fused"], group["foreach"] = True, False
-        elif "capturable" in group:
-            group["capturable"] = True
-
-
 def _gradients(loss: Tensor, parameters: list[Tensor], retain_graph: bool = False) -> list[Tensor]:
     """Those of a scalar; 0 for a parameter it does not depend on."""
     found = torch.autograd.grad(loss, parameters, retain_graph=retain_graph, allow_unused=True, materialize_grads=True)
     return list(found)
+
+
+def _are_finite(gradients: list[Tensor]) -> Tensor:
+    """Whether every number of a member's gradient is finite, (K,)."""
+    kinds: dict[torch.dtype, list[Tensor]] = {}
+    for gradient in gradients:
+        kinds.setdefault(gradient.dtype, []).append(gradient.flatten(1))
+    largest = [torch.cat(some, dim=1).abs().amax(dim=1) for some in kinds.values()]
+    return torch.stack([torch.isfinite(size) for size in largest]).all(dim=0)
 
 
 def _gramian(rows: list[list[Tensor]]) -> Tensor:
@@ -318,7 +302,7 @@ def _combined(weights: Tensor, parts: Sequence[Tensor]) -> Tensor:
 def _clipped(gradients: list[Tensor], largest: float) -> list[Tensor]:
     """Every member's gradient scaled down to the largest norm allowed."""
     norms = torch.stack([_dot(g, g) for g in gradients]).sum(dim=0).sqrt()
-    factor = (largest / norms.clamp(min=largest)).nan_to_num(nan=0.0)
+    factor = largest / norms.clamp(min=largest)
     return [g * _spread(factor.to(g), g) for g in gradients]
 
 

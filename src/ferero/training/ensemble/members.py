@@ -31,7 +31,7 @@ class Members:
         device: Where to.
 
     Raises:
-        InputError: None, or models whose parameters or buffers differ in name, shape or type.
+        InputError: None, or models whose parameters or buffers differ in name, shape, type or in being trained.
     """
 
     def __init__(self, models: Sequence[nn.Module], copies: int, device: torch.device) -> None:
@@ -75,6 +75,11 @@ def _stack(tensors: Sequence[Tensor], copies: int, device: torch.device) -> Tens
     return one.repeat(copies, *([1] * (one.ndim - 1)))
 
 
+def _kind(tensor: Tensor) -> tuple[torch.Size, torch.dtype, bool]:
+    """What must be the same in all models: a parameter that is frozen in one is frozen in all."""
+    return tensor.shape, tensor.dtype, tensor.requires_grad
+
+
 def _check_alike(models: Sequence[nn.Module]) -> None:
     if not models:
         raise InputError("models: expected at least one, found none.")
@@ -83,9 +88,9 @@ def _check_alike(models: Sequence[nn.Module]) -> None:
             raise InputError(
                 f"make_model: expected a function that gives a torch.nn.Module, found {type(model).__name__}."
             )
-    wanted = {name: (tensor.shape, tensor.dtype) for name, tensor in _named(models[0])}
+    wanted = {name: _kind(tensor) for name, tensor in _named(models[0])}
     for i, model in enumerate(models):
-        found = {name: (tensor.shape, tensor.dtype) for name, tensor in _named(model)}
+        found = {name: _kind(tensor) for name, tensor in _named(model)}
         different = [name for name in {**wanted, **found} if wanted.get(name) != found.get(name)]
         if different:
             raise InputError(

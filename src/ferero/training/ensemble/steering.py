@@ -77,6 +77,11 @@ class Steering:
         """Take in what this step did, (K, m), to the models that took one."""
         self._write({"slopes": slopes}, self.is_good)
 
+    def refuse(self, is_bad: Tensor) -> None:
+        """Say which models, (K,), take no step after all, their gradients not being finite."""
+        self._tensors["record_skipped"] += self.is_good & is_bad
+        self.is_good = self.is_good & ~is_bad
+
     @property
     def losses(self) -> Tensor:
         """Today's training losses, denoised and corrected by what was observed, (K, m)."""

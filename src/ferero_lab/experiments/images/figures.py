@@ -24,9 +24,17 @@ __all__ = [
     "losses_on",
     "ray_errors",
     "tried_of",
+    "with_nan",
 ]
 
 Model = dict[str, Any]
+_MODELS = ("models", "wishes", "fixed")
+_NUMBERS = ("losses", "evaluated", "weights", "path")
+
+
+def with_nan(part: Found) -> Found:
+    """A part as it was before it was kept: JSON has None for a number that is not finite."""
+    return {key: [_model(one) for one in value] if key in _MODELS else value for key, value in part.items()}
 
 
 def losses_on(model: Model, data: str) -> list[float]:
@@ -127,6 +135,19 @@ def cell(values: Iterable[float], scale: float = 1.0, digits: int = 2) -> str:
     known = [scale * value for value in values]
     text = f"{mean(known):.{digits}f}"
     return f"{text} ± {stdev(known):.{digits}f}" if len(known) > 1 else text
+
+
+def _model(one: Model) -> Model:
+    numbers = {key: _numbers(value) for key, value in one.items() if key in _NUMBERS and value is not None}
+    return {**one, **numbers, **({"violation": math.inf} if one.get("violation", 0.0) is None else {})}
+
+
+def _numbers(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _numbers(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [_numbers(part) for part in value]
+    return math.nan if value is None else value
 
 
 def _seeds(part: Found) -> int:

@@ -105,7 +105,9 @@ def _between(tried: list[Tried], degrees: Sequence[float], count: int) -> list[f
 def attainable_wishes(tried: Sequence[Tried]) -> dict[str, Preference]:
     """Shifted rays, differences and thresholds that fixed weights meet with the same budget.
 
-    All are read off the losses that fixed weights between 0.2 and 0.8 reached, or lie between two of them.
+    They are read off the losses that fixed weights between 0.2 and 0.8 reached. A shifted ray passes through one of
+    them and a threshold is met by one of them; a difference is half of one's, and lies between those of two fixed
+    weights wherever some weights favour the left loss and others the right one. Of other seeds nothing is known.
     """
     inner = [one for one in tried if 0.2 <= one.weight <= 0.8]
     shift = [0.5 * min(one.losses[i] for one in inner) for i in range(2)]

@@ -102,4 +102,6 @@ def _means(values: Sequence[Sequence[float]]) -> list[float]:
 
 
 def _spreads(values: Sequence[Sequence[float]]) -> list[float]:
-    return [stdev(column) for column in zip(*values, strict=True)] if len(values) > 1 else []
+    if len(values) < 2:
+        return []
+    return [stdev(column) if all(map(math.isfinite, column)) else math.nan for column in zip(*values, strict=True)]

@@ -124,26 +124,27 @@ def _searched(
     task: Task, name: str, preferences: Sequence[ferero.Preference], rays: Sequence[float], context: Context
 ) -> list[dict[str, float]]:
     """For each rate the mean over the rays of ``max_i f_i / r_i`` on held-out images: what every method wants small."""
-    chosen = list(zip(preferences, rays, strict=False))
+    aims = [[degrees] for degrees in rays] if knows_rays(METHODS[name]) else [list(rays)]
     mode, rates = context.settings.mode, RATES[context.settings.mode]
     epochs = min(SEARCH_EPOCHS[mode], context.settings.epochs or SEARCH_EPOCHS[mode])
-    recipe = Recipe(epochs, rates[0], compiled=len(chosen) > 1 and context.settings.device.startswith("cuda"))
+    recipe = Recipe(epochs, rates[0], compiled=len(preferences) > 1 and context.settings.device.startswith("cuda"))
     front, _ = train(
         task,
         METHODS[name],
-        [preference for _ in rates for preference, _ in chosen],
+        [preference for _ in rates for preference in preferences],
         recipe,
         (0,),
         context,
         name=f"{name}-search",
-        rate_factors=[rate / rates[0] for rate in rates for _ in chosen],
+        rate_factors=[rate / rates[0] for rate in rates for _ in preferences],
     )
     found = []
     for i, rate in enumerate(rates):
-        some = front.results[i * len(chosen) : (i + 1) * len(chosen)]
+        some = front.results[i * len(preferences) : (i + 1) * len(preferences)]
         values = [
             _achieved(result.evaluated["validation"], degrees)
-            for result, (_, degrees) in zip(some, chosen, strict=True)
+            for result, aim in zip(some, aims, strict=True)
+            for degrees in aim
         ]
         mean = sum(values) / len(values)
         found.append({"rate": rate, "achieved": mean if math.isfinite(mean) else 1e9})

@@ -7,7 +7,7 @@ from statistics import mean, median
 from typing import Any
 
 from ferero_lab.experiments.experiment import Found, Section, Settings, Story
-from ferero_lab.experiments.images.figures import attained, cell, figures_of, levels, ray_errors, tried_of
+from ferero_lab.experiments.images.figures import attained, cell, figures_of, levels, ray_errors, tried_of, with_nan
 from ferero_lab.experiments.images.methods import METHODS
 from ferero_lab.experiments.images.panels import accuracy_panel, ray_panel, wish_panel
 from ferero_lab.experiments.images.paper_story import paper_sections
@@ -21,7 +21,8 @@ _BEST = "FERERO"
 
 def image_story(settings: Settings, found: Mapping[str, Found]) -> Story:
     """The story of whatever parts there are."""
-    kinds = [kind for kind in KINDS if any(key.startswith(f"{kind}-") for key in found)]
+    found = {key: with_nan(part) for key, part in found.items()}
+    kinds = [kind for kind in KINDS if any(f"{kind}-{name}" in found for name in ("fixed", *METHODS))]
     if settings.mode == "paper":
         sections, measures = paper_sections(kinds, found)
         lead = (
