@@ -178,13 +178,16 @@ def wishes_table(results: Results) -> str:
     return _markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
 
 
-def levels_table(results: Results) -> str:
-    """FERERO beside fixed weights found by bisection, for all data sets."""
-    found = {"images": list(TITLES.values()), "images-digits": ["digit pairs"]}
-    words = "Beside fixed weights found by bisection"
-    tables = {t: _find(results[name], f"{t}: other wishes", words) for name, titles in found.items() for t in titles}
-    rows = [[title, *row] for title, table in tables.items() for row in table["rows"]]
-    return _markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
+def beside_fixed_weights(words: str) -> Callable[[Results], str]:
+    """One of the tables that hold FERERO against fixed weights, of all data sets."""
+
+    def table(results: Results) -> str:
+        found = {"images": list(TITLES.values()), "images-digits": ["digit pairs"]}
+        tables = {t: _find(results[n], f"{t}: other wishes", words) for n, titles in found.items() for t in titles}
+        rows = [[title, *row] for title, one in tables.items() for row in one["rows"]]
+        return _markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
+
+    return table
 
 
 def _find(result: Result, section: str, title: str | None = None) -> Mapping[str, Any]:
@@ -219,7 +222,8 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "images-paper-time": told("images-paper", "Angles and time", "Time"),
     "images-rays": rays_table,
     "images-wishes": wishes_table,
-    "images-levels": levels_table,
+    "images-levels": beside_fixed_weights("Beside fixed weights found by bisection"),
+    "images-prices": beside_fixed_weights("What keeping a threshold costs"),
     "images-hypervolume": hypervolume_table,
     "images-digits": digits_table,
     "emotions-paper": told("emotions-paper", "On the rays"),

@@ -22,7 +22,7 @@ from ferero_lab.data.registry import FILES
 from ferero_lab.experiments.experiment import Context, Found, Settings
 from ferero_lab.experiments.images import EXPERIMENT
 from ferero_lab.experiments.images import parts as image_parts
-from ferero_lab.experiments.images.figures import attained, figures_of, hypervolumes, levels, ray_errors
+from ferero_lab.experiments.images.figures import attained, figures_of, hypervolumes, levels, prices, ray_errors
 from ferero_lab.experiments.images.oracle import (
     Tried,
     _between,
@@ -394,3 +394,18 @@ def test_models_that_diverged_are_told_and_break_nothing(tiny: dict[str, Found])
     for section in story.sections:
         for panel in section.panels:
             clean(panel)
+
+
+def test_what_a_threshold_costs_is_held_against_the_fixed_weights_that_keep_it():
+    fixed = [
+        {"weight": weight, "losses": losses, "evaluated": {}}
+        for weight, losses in ((0.2, [0.9, 0.3]), (0.5, [0.5, 0.5]), (0.7, [0.4, 0.8]))
+    ]
+    wishes = [
+        {"wish": "left bounded", "preference": "subject to left <= 0.5", "seed": seed, "losses": [0.45, 0.6]}
+        for seed in (0, 1)
+    ]
+    wishes.append({"wish": "ray at 45", "preference": "F along (0.7, 0.7)", "seed": 0, "losses": [0.5, 0.5]})
+    (row,) = prices({"fixed": fixed, "wishes": wishes})
+    assert (row["bound"], row["fixed"]) == (0.5, 0.5)
+    assert row["ratio"] == pytest.approx(1.2)

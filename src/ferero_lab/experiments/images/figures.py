@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from statistics import mean, median, stdev
 from typing import Any
@@ -22,12 +23,14 @@ __all__ = [
     "hypervolumes",
     "levels",
     "losses_on",
+    "prices",
     "ray_errors",
     "tried_of",
     "with_nan",
 ]
 
 Model = dict[str, Any]
+_THRESHOLD = re.compile(rf"({'|'.join(NAMES)}) <= ([0-9.]+)")
 _MODELS = ("models", "wishes", "fixed")
 _NUMBERS = ("losses", "evaluated", "weights", "path")
 
@@ -122,6 +125,29 @@ def levels(part: Found) -> list[dict[str, float]]:
                 "ferero_off": _off(steered["losses"], degrees),
                 "ferero_level": level(steered["losses"], degrees),
                 "ratio": level(steered["losses"], degrees) / level(best.losses, degrees),
+            }
+        )
+    return found
+
+
+def prices(part: Found) -> list[dict[str, Any]]:
+    """For every threshold: the loss that was minimised over that of the best fixed weights which keep it (seed 0)."""
+    tried, found = tried_of(part), []
+    for wish in part["wishes"]:
+        match = _THRESHOLD.search(wish["preference"])
+        if match is None or wish["seed"] != 0:
+            continue
+        bounded = NAMES.index(match[1])
+        bound, other = float(match[2]), 1 - bounded
+        best = min((one.losses[other] for one in tried if one.losses[bounded] <= bound), default=math.nan)
+        found.append(
+            {
+                "wish": wish["wish"],
+                "bound": bound,
+                "bounded": wish["losses"][bounded],
+                "minimized": wish["losses"][other],
+                "fixed": best,
+                "ratio": wish["losses"][other] / best,
             }
         )
     return found

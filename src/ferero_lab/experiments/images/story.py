@@ -7,7 +7,16 @@ from statistics import mean, median
 from typing import Any
 
 from ferero_lab.experiments.experiment import Found, Section, Settings, Story
-from ferero_lab.experiments.images.figures import attained, cell, figures_of, levels, ray_errors, tried_of, with_nan
+from ferero_lab.experiments.images.figures import (
+    attained,
+    cell,
+    figures_of,
+    levels,
+    prices,
+    ray_errors,
+    tried_of,
+    with_nan,
+)
 from ferero_lab.experiments.images.methods import METHODS
 from ferero_lab.experiments.images.panels import accuracy_panel, ray_panel, wish_panel
 from ferero_lab.experiments.images.paper_story import paper_sections
@@ -70,6 +79,7 @@ def _fixed_measures(part: Found) -> dict[str, Any]:
         "epochs": part["epochs"],
         "attained_angles": list(attained(part)),
         "levels": levels(part),
+        "prices": prices(part),
         "violations": {"median": median(values), "worst": max(values), "models": len(values)},
         "single": {
             f"{one.weight:g}": {"losses": list(one.losses), "evaluated": one.evaluated}
@@ -149,9 +159,7 @@ def _of_kind(kind: str, parts: Mapping[str, Found], fixed: Found | None) -> list
             f"{high:.1f} degrees for weights from 0.02 to 0.98. The other wishes lie between their losses (grey)."
         )
         panels = [wish_panel("training losses", fixed)]
-        sections.append(
-            Section(f"{title}: other wishes", text, panels, [_wish_table(fixed), _level_table(fixed), _single(fixed)])
-        )
+        sections.append(Section(f"{title}: other wishes", text, panels, _fixed_tables(fixed)))
     return sections
 
 
@@ -198,6 +206,27 @@ def _wish_table(part: Found) -> Table:
         rows.append([wish, asked, *losses, f"{mean(values):.4f}", f"{max(values):.4f}"])
     header = ["wish", "in words", "left loss", "right loss", "violation, mean", "worst"]
     return Table(header, rows, "FERERO on wishes", "Means over seeds, on training images.")
+
+
+def _fixed_tables(part: Found) -> list[Table]:
+    return [_wish_table(part), _level_table(part), _price_table(part), _single(part)]
+
+
+def _price_table(part: Found) -> Table:
+    rows = [
+        [
+            row["wish"],
+            f"{row['bound']:.4f}",
+            f"{row['bounded']:.4f}",
+            f"{row['minimized']:.4f}",
+            f"{row['fixed']:.4f}",
+            f"{row['ratio']:.3f}",
+        ]
+        for row in prices(part)
+    ]
+    header = ["threshold", "at", "bounded loss", "other loss", "of fixed weights", "ratio"]
+    note = "Seed 0. Fixed weights: the smallest other loss among those tried that keep the bound."
+    return Table(header, rows, "What keeping a threshold costs", note)
 
 
 def _level_table(part: Found) -> Table:
