@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -209,3 +211,25 @@ def test_random_numbers_are_drawn_anew_for_the_slopes_of_every_step(monkeypatch)
         ensemble.step(data(8))
     assert seeds[::2] == seeds[1::2], "the same before and after a step"
     assert len(set(seeds)) == 3
+
+
+def test_a_metric_takes_the_place_of_a_loss_only_where_it_drives() -> None:
+    def train(**options: Any) -> ferero.Front[ferero.Trained]:
+        x = torch.randn(16, 3, generator=torch.Generator().manual_seed(0))
+        return ferero.train_front(
+            lambda seed: torch.nn.Linear(3, 2),
+            lambda model, batch: model(batch[0]).square().mean(0),
+            (x,),
+            [[1.0, 1.0]],
+            optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+            epochs=2,
+            batch_size=8,
+            device="cpu",
+            metrics=lambda model, batch: {"f1": torch.tensor(0.5)},
+            **options,
+        )
+
+    with pytest.raises(InputError, match=r"metrics: 'f1' is the name of a loss.*by held_out=\."):
+        train()
+    front = train(evaluate={"val": (torch.ones(4, 3),)}, held_out="val")
+    assert front[0].evaluated["val"]["f1"] == 0.5

@@ -116,7 +116,8 @@ class FrontRun:
         self.plan, self.ensemble, self.batches = plan, ensemble, batches
         self.data, self._others = {"train": batches, **others}, list(others)
         self.scheduler = None if schedule is None else _made(schedule, ensemble.optimizer)
-        self._figures = ask_figures(ensemble.members, ensemble.loss_fn, metrics, ensemble.names)
+        measured = ensemble.steering.preference.measured if plan.held_out is None else ensemble.names
+        self._figures = ask_figures(ensemble.members, ensemble.loss_fn, metrics, ensemble.names, measured)
         self._topics = self._belongs()
         self._captured, self._can_capture = Captured(), _is_capturable(ensemble.optimizer)
         self._log, self._epoch, self._steps, self._seconds = _Log(), 0, 0, 0.0

@@ -91,7 +91,7 @@ def train_front(
         evaluate: Further data by name, measured at the end and every ``evaluate_every`` epochs. The training data are
             measured at the end in any case, under "train", unless that name is given here.
         metrics: ``metrics(model, batch)`` gives further figures by name, means over the batch, to be measured beside
-            the losses.
+            the losses. With ``held_out`` one may have the name of a loss, and stands for it wherever it is measured.
         evaluate_every: Epochs between two evaluations; None for the end only.
         held_out: The name in ``evaluate`` whose figures drive the constraints: after each epoch they correct the
             training values, as `ferero.Steer.observe` does.

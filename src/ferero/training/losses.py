@@ -93,7 +93,11 @@ def _by_position(values: Any, names: Sequence[str], what: str) -> list[Number | 
     if isinstance(values, Mapping):
         for name in values:
             if name not in names:
-                raise UnknownNameError(f"{what}: there is no loss {name!r}{did_you_mean(str(name), names)}.")
+                hint = did_you_mean(str(name), names)
+                raise UnknownNameError(
+                    f"{what}: there is no loss {name!r}{hint}{'' if hint.endswith('?') else '.'} Losses have the "
+                    "preference's names, which Preference.ray and its like take by names=."
+                )
         return [values.get(name) for name in names]
     if isinstance(values, Tensor):
         if values.shape != (len(names),):

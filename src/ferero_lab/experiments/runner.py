@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ferero.errors import InputError
+from ferero.errors import FereroError, InputError
 from ferero_lab.experiments import registry
 from ferero_lab.experiments.experiment import Context, Experiment, Found, Part, Settings, Story
 from ferero_lab.experiments.run_folder import RunFolder
@@ -82,14 +84,41 @@ def run_experiment(
     place.check(config, resume=resume)
     parts = experiment.parts(settings)
     _check_keys(parts)
+    is_new = not folder.exists()
     place.begin(config)
+    try:
+        with _threads(config["threads"]):
+            found = _run_parts(parts, settings, place, tell)
+    except FereroError:
+        if is_new and not place.part_keys():  # nothing is lost, and the command can be given again
+            shutil.rmtree(folder)
+        raise
+    return _write_report(experiment, settings, found, place)
+
+
+def _run_parts(
+    parts: Sequence[Part], settings: Settings, place: RunFolder, tell: Callable[[Stage], None]
+) -> dict[str, Found]:
     found = {}
     for index, part in enumerate(parts):
         kept = place.kept(part.key)
         tell(Stage(part.title, index, len(parts)))
         found[part.key] = _run_part(part, index, len(parts), settings, place, tell) if kept is None else kept
         tell(Stage(part.title, index + 1, len(parts), ended="run" if kept is None else "kept"))
-    return _write_report(experiment, settings, found, place)
+    return found
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many threads inside: small networks are slower with two, and sums come out the same on every machine."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def report_again(folder: Path) -> Done:
@@ -138,7 +167,17 @@ def _configuration(experiment: Experiment, settings: Settings) -> dict[str, Any]
         **configuration("run", **options),
         "defaults": dict(experiment.defaults),
         "device": _device(settings.device),
+        "threads": _thread_count(experiment, settings),
     }
+
+
+def _thread_count(experiment: Experiment, settings: Settings) -> int:
+    """One for small networks, or what the experiment wants, or what torch takes."""
+    import torch
+
+    if settings.mode == "quick":
+        return 1
+    return int(experiment.defaults.get("threads", torch.get_num_threads()))
 
 
 def _device(name: str) -> str:

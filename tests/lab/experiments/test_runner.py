@@ -8,6 +8,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
+import torch
 
 from ferero.errors import InputError
 from ferero_lab.experiments import registry
@@ -287,3 +288,37 @@ def test_the_registry_knows_what_is_there(tiny):
         with pytest.raises(InputError) as refused:
             registry.get(name)
         assert str(refused.value) == words
+
+
+def test_a_run_that_cannot_begin_leaves_nothing_behind(tiny, tmp_path):
+    def refuse(key, context):
+        raise InputError("--data: expected the files, found none.")
+
+    tiny._run = refuse
+    with pytest.raises(InputError, match="found none"):
+        run_experiment(tiny, Settings(), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_that_fails_later_keeps_what_it_has(tiny, tmp_path):
+    plain = tiny._run
+
+    def refuse(key, context):
+        if key == "b":
+            raise InputError("--data: expected the files, found none.")
+        return plain(key, context)
+
+    tiny._run = refuse
+    with pytest.raises(InputError, match="found none"):
+        run_experiment(tiny, Settings(), tmp_path / "new")
+    assert RunFolder(tmp_path / "new").part_keys() == ["a"]
+
+
+def test_small_forms_run_on_one_thread(tiny, tmp_path):
+    before, seen = torch.get_num_threads(), []
+    plain = tiny._run
+    tiny._run = lambda key, context: (seen.append(torch.get_num_threads()), plain(key, context))[1]
+    run_experiment(tiny, Settings(mode="quick"), tmp_path / "quick")
+    assert set(seen) == {1}
+    assert torch.get_num_threads() == before
+    assert RunFolder(tmp_path / "quick").config()["threads"] == 1

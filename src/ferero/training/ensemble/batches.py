@@ -175,7 +175,10 @@ def read_batches(
             "a tuple of tensors with batch_size=."
         )
     if size is not None:
-        raise InputError(f"batch_size: expected None with a loader, which has its own, found {size!r}.")
+        raise InputError(
+            f"batch_size: expected None with a loader, which has its own, found {size!r}; data to be dealt in batches "
+            "are passed as a tuple of tensors."
+        )
     if not isinstance(loader, Iterable) or iter(loader) is loader:
         raise InputError(
             f"{what}: expected a loader that can be gone through once an epoch, or a tuple of tensors, found "

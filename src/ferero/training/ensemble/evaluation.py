@@ -20,10 +20,23 @@ __all__ = ["Metrics", "evaluate_members"]
 Metrics: TypeAlias = Callable[[Any, Any], Mapping[str, Tensor]]
 
 
-def ask_figures(members: Members, loss_fn: LossFunction, metrics: Metrics | None, names: Sequence[str]) -> Question:
+def ask_figures(
+    members: Members,
+    loss_fn: LossFunction,
+    metrics: Metrics | None,
+    names: Sequence[str],
+    measured: Sequence[str] = (),
+) -> Question:
     """The question for the losses that a batch has, by their names, then metrics by theirs.
 
-    A metric with the name of a loss replaces it.
+    A metric with the name of a loss that is measured elsewhere replaces it.
+
+    Args:
+        members: Who is asked.
+        loss_fn: ``loss_fn(model, batch)``.
+        metrics: Further figures, or None.
+        names: The losses' names, (m,).
+        measured: Those of them that metrics measure.
     """
     device = members.parameters[0].device
 
@@ -36,6 +49,12 @@ def ask_figures(members: Members, loss_fn: LossFunction, metrics: Metrics | None
         more = metrics(model, batch)
         if not isinstance(more, Mapping):
             raise InputError(f"metrics: expected figures by name, found {type(more).__name__}.")
+        taken = [name for name in more if name in names and name not in measured]
+        if taken:
+            raise InputError(
+                f"metrics: {taken[0]!r} is the name of a loss, whose value it would replace; give it another name, or "
+                "let it drive the constraints by held_out=."
+            )
         return {**found, **{name: torch.as_tensor(value, device=device) for name, value in more.items()}}
 
     return Question(members, figures)

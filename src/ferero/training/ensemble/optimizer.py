@@ -30,11 +30,12 @@ def make_optimizer(factory: Any, parameters: list[Tensor]) -> torch.optim.Optimi
         UnsupportedError: An optimizer that would mix the models.
     """
     make: Any = factory
-    optimizer = make(parameters) if callable(make) else make
+    optimizer = make(parameters) if callable(make) else None
     if not isinstance(optimizer, torch.optim.Optimizer):
+        found = make if optimizer is None else optimizer
         raise InputError(
             f"optimizer: expected a function from parameters to an optimizer, such as lambda parameters: "
-            f"torch.optim.SGD(parameters, lr=0.1), found {type(optimizer).__name__}."
+            f"torch.optim.SGD(parameters, lr=0.1), found {type(found).__name__}."
         )
     mine = {id(parameter) for parameter in parameters}
     if any(id(p) not in mine for group in optimizer.param_groups for p in group["params"]):

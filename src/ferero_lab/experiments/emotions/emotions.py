@@ -20,6 +20,7 @@ class EmotionsExperiment:
     name = "emotions"
     summary = "six losses, ten rays: relative loss profiles and the hypervolume row, on songs"
     defaults: Mapping[str, Any] = {
+        "threads": 1,
         "network": "72-64-64-64-6, ReLU",
         "batch": 50,
         "reference_point": list(REFERENCE),

@@ -103,7 +103,7 @@ def rays_section(
         )
     count = sum(ray["is_attained"] for ray in rays)
     text = (
-        f"{count} of {len(rays)} rays are attained, by construction: some model of this run, trained as long "
+        f"{count} of {len(rays)} rays are shown to be attainable, since some model of this run, trained as long "
         f"as the others, ends within {limit:g} degrees of it with its training losses. The network can learn the "
         "songs by heart, so that no ray is ruled out by the data; every entry is bounded away from 0 (at least "
         f"{min(min(ray['ray']) for ray in rays):.2f} for unit length)."

@@ -19,7 +19,7 @@ class Fairness:
 
     name = "fairness"
     summary = "log-loss under abs(rate_a - rate_b) <= eps, eps swept, on a census"
-    defaults: Mapping[str, Any] = {"gaps": list(GAPS), "weights": list(WEIGHTS), "methods": list(TITLES)}
+    defaults: Mapping[str, Any] = {"threads": 1, "gaps": list(GAPS), "weights": list(WEIGHTS), "methods": list(TITLES)}
 
     def parts(self, settings: Settings) -> Sequence[Part]:
         """One part for each method."""

@@ -21,7 +21,7 @@ from ferero_lab.experiments.images.training import Recipe, models_of, train
 
 __all__ = ["image_parts"]
 
-RATES = {"ours": (0.03, 0.1, 0.3), "quick": (0.1, 0.3, 1.0)}
+RATES = {"ours": (0.1, 0.3, 1.0), "quick": (0.3, 1.0, 3.0)}
 SEARCH_EPOCHS = {"ours": 2, "quick": 12}
 VALIDATION = 10_000
 EPOCHS = {"ours": 8, "paper": 100, "quick": 50}
@@ -161,7 +161,7 @@ def _fixed(kind: str, context: Context) -> Found:
     settings = context.settings
     task, rays = _task(kind, settings), PAPER_RAYS
     recipe = _recipe(settings, RATES[settings.mode][1])
-    tried, seconds = find_oracles(task, rays, recipe, 0, context, rounds=2 if settings.mode == "ours" else 1)
+    tried, seconds = find_oracles(task, rays, recipe, 0, context, rounds=2)
     wishes = {**{f"ray at {degrees:g}": ray(degrees) for degrees in rays}, **attainable_wishes(tried)}
     models = []
     for begin in range(0, len(wishes), len(rays)):  # as many at a time as in the comparison: nothing is compiled anew

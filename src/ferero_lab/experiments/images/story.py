@@ -180,7 +180,7 @@ def _method_table(parts: Mapping[str, Found]) -> Table:
         rows.append(
             [
                 name,
-                f"{one['rate']:g}",
+                _step_text(part),
                 f"{one['ray_error_train']['median']:.2f}",
                 f"{one['ray_error_train']['worst']:.2f}",
                 f"{median(ray_errors(part, 'test')):.2f}",
@@ -193,7 +193,17 @@ def _method_table(parts: Mapping[str, Found]) -> Table:
     header = ["method", "step", "ray error, median", "worst", "on test", "left loss", "right loss"]
     header += ["left, test %", "right, test %", "diverged", "s an epoch"]
     note = "Ray errors in degrees over rays and seeds; losses and accuracies are means over all models."
-    return Table(header, rows, note=f"{note} Seconds are of all models together, set-up and evaluation included.")
+    note += " Seconds are of all models together, set-up and evaluation included."
+    if any(row[1].endswith("*") for row in rows):
+        note += " * the end of the range that was searched: a step beyond it may be better."
+    return Table(header, rows, note=note)
+
+
+def _step_text(part: Found) -> str:
+    """The step, marked where it is the smallest or the largest of those it was chosen from."""
+    tried = sorted(one["rate"] for one in part.get("search", ()))
+    is_end = bool(tried) and part["rate"] in (tried[0], tried[-1])
+    return f"{part['rate']:g}" + (" *" if is_end else "")
 
 
 def _wish_table(part: Found) -> Table:
@@ -238,7 +248,7 @@ def _level_table(part: Found) -> Table:
             f"{row['oracle_level']:.4f}",
             f"{row['ferero_off']:.2f}",
             f"{row['ferero_level']:.4f}",
-            f"{row['ratio']:.3f}",
+            f"{row['ratio']:.4f}",
         ]
         for row in levels(part)
     ]

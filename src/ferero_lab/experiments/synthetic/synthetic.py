@@ -25,7 +25,13 @@ class Synthetic:
 
     name = "synthetic"
     summary = "Figures 2 and 3, the single loop, other units, and time per iteration, on two losses"
-    defaults: Mapping[str, Any] = {"seeds": 10, "seeds_quick": 1, "degrees": DEGREES, "distance": DISTANCE}
+    defaults: Mapping[str, Any] = {
+        "threads": 1,
+        "seeds": 10,
+        "seeds_quick": 1,
+        "degrees": DEGREES,
+        "distance": DISTANCE,
+    }
 
     def parts(self, settings: Settings) -> Sequence[Part]:
         """One part for each panel and column of settings."""
