@@ -103,3 +103,21 @@ def test_wrong_arguments_get_a_sentence(call: object, message: str) -> None:
 def test_a_point_that_is_not_finite_is_not_certified() -> None:
     kkt = certify(lambda x: two(x) * torch.nan, X, Preference.ray([1.0, 2.0]))
     assert kkt.worst == np.inf
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e6])
+def test_a_line_through_two_points_does_not_depend_on_their_order(scale: float) -> None:
+    """Named downwards it once lost its aligned merit, and with units far apart its way."""
+    units = torch.tensor([1.0, scale], dtype=torch.float64)
+    hills = torch.tensor([[1.0, 0.0, 0.5], [-1.0, 0.5, 0.0]], dtype=torch.float64)
+
+    def losses(x: Tensor) -> Tensor:
+        return (1 - torch.exp(-(x - hills).square().sum(dim=-1))) * units
+
+    start = torch.tensor([0.3, 0.4, -0.2], dtype=torch.float64)
+    high = losses(start)
+    low = 0.2 * high
+    up, down = (minimize(losses, start, Preference.between(*ends)) for ends in ((low, high), (high, low)))
+    assert up.status == down.status == "converged"
+    assert up.evaluations == down.evaluations
+    torch.testing.assert_close(up.losses / units, down.losses / units, rtol=1e-6, atol=1e-9)

@@ -104,10 +104,16 @@ def build_merit(
 
 
 def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Array] | None:
-    """Z and a of a line whose vector is an improvement in every row, None for what is not one."""
+    """Z and a of a line whose vector is worse in every row, None for what is not one.
+
+    A line through two points runs both ways, so the order in which they were named does not matter.
+    """
     if preference.ray is None:
         return None
     rates = A @ preference.ray.numpy()
+    runs_both_ways = preference.through is not None and preference.m_g == 0
+    if runs_both_ways and (rates < 0).all():
+        rates = -rates
     if not (rates > 0).all():
         return None
     origin = np.zeros_like(losses) if preference.through is None else preference.through.numpy()
