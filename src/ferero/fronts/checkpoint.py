@@ -1,14 +1,11 @@
-"""A file that is either the old one or the new one, and says what it belongs to."""
+"""The state of a run in a file that says what it belongs to."""
 
 from __future__ import annotations
 
 import io
-import os
 import pickle
-import tempfile
 import zipfile
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +14,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ferero.errors import InputError
+from ferero.fronts.whole_file import write_whole
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
 
 def save_checkpoint(path: Path, belongs: Mapping[str, str], state: Mapping[str, Any]) -> None:
-    """Put a file in place at once: written beside it, then moved.
+    """Put a file in place at once.
 
     Args:
         path: where; its folder is made if there is none.
@@ -34,18 +32,7 @@ def save_checkpoint(path: Path, belongs: Mapping[str, str], state: Mapping[str, 
     """
     content = io.BytesIO()  # torch's own writing to a file hides that the disk is full
     torch.save({"belongs": dict(belongs), "state": pytree.tree_map(_plain, dict(state))}, content)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content.getbuffer())
-        Path(name).replace(path)
-    except BaseException as error:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)
-        raise
+    write_whole(path, content.getbuffer())
 
 
 def load_checkpoint(path: Path, belongs: Mapping[str, str]) -> dict[str, Any] | None:

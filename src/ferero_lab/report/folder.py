@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 from ferero.errors import InputError
+from ferero.fronts.whole_file import write_whole
 
 __all__ = ["check_folder", "write_file", "write_folder"]
 
@@ -76,16 +75,4 @@ def write_file(path: Path, content: bytes) -> None:
     Raises:
         OSError: where that fails, with the path in it; an earlier file is as it was.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        Path(name).chmod(0o644)
-        Path(name).replace(path)
-    except BaseException as error:
-        with suppress(FileNotFoundError):
-            Path(name).unlink()
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(path)
-        raise
+    write_whole(path, content, mode=0o644)

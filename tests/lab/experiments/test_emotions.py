@@ -213,7 +213,7 @@ def test_true_data_that_are_damaged_are_refused_before_anything_is_trained(tmp_p
 
 
 @pytest.mark.slow
-def test_the_bars_hold_on_the_stand_in(tmp_path: Path) -> None:
+def test_rays_of_the_stand_in_are_met_far_better_than_by_fixed_weights(tmp_path: Path) -> None:
     settings = Settings("quick", only=("rays",), methods=("ls", "ferero"))
     found = {f"rays-{name}": run_part(settings, f"rays-{name}", tmp_path / name) for name in settings.methods}
     bars = EXPERIMENT.story(settings, found).measures["bars"]
