@@ -16,7 +16,17 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
 PAGE = ROOT / "docs/experiments.md"
-NAMES = ("synthetic", "images", "images-paper", "images-digits", "emotions", "emotions-paper", "fairness")
+NAMES = (
+    "synthetic",
+    "images",
+    "images-paper",
+    "images-digits",
+    "emotions",
+    "emotions-quick",
+    "emotions-paper",
+    "fairness",
+    "quick-times",
+)
 TITLES = {"mnist": "Multi-MNIST", "fashion": "Multi-Fashion", "fashion-mnist": "Multi-Fashion+MNIST"}
 DIGITS = {"digits": "digit pairs"}
 
@@ -44,6 +54,8 @@ def goals_table(results: Results) -> str:
     rows.append(("45 image models, the paper's settings, minutes", minutes, 9.0, "H200"))
     ratio = results["images"]["measures"]["time"]["per_model_over_alone"]
     rows.append(("time per model and step, 25 at once over one alone", ratio, 0.35, "H200"))
+    for name, seconds in results["quick-times"]["seconds"].items():
+        rows.append((f"`ferero run {name} --quick`, seconds", seconds, 180.0, "two cores"))
     lines = [
         [words, _figure(value, goal), f"{goal:.3g}", "reached" if value <= goal else "**missed**", where]
         for words, value, goal, where in rows
@@ -190,6 +202,31 @@ def beside_fixed_weights(words: str) -> Callable[[Results], str]:
     return table
 
 
+def steps_table(results: Results) -> str:
+    """A training step of FERERO on Multi-MNIST, by the number of models and the form that it is computed in."""
+    rows = [
+        [
+            str(one["models"]),
+            "matrix products" if one["patches"] else "convolutions",
+            "yes" if one["compiled"] else "no",
+            f"{one['milliseconds']:.2f}",
+        ]
+        for one in results["images"]["measures"]["time"]["steps"]
+    ]
+    return _markdown(("models", "layers", "compiled", "milliseconds"), rows)
+
+
+def small_emotions(results: Results) -> str:
+    """The goals of the emotions in the small form."""
+    bars = results["emotions-quick"]["measures"]["bars"]
+    error, over = bars["error_median"], bars["over_best_neighbour"]
+    rows = [
+        ["median ray error, degrees", f"{error['value']:.2f}", f"{error['bar']:g}"],
+        ["over that of the best neighbour", f"{over['value']:.2f}", f"{over['bar']:.2f}"],
+    ]
+    return _markdown(("measure, small form", "FERERO", "goal, at most"), rows)
+
+
 def _find(result: Result, section: str, title: str | None = None) -> Mapping[str, Any]:
     found = [t for t in result["tables"] if t["section"] == section and title in (None, t["title"])]
     if len(found) != 1:
@@ -224,12 +261,14 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "images-wishes": wishes_table,
     "images-levels": beside_fixed_weights("Beside fixed weights found by bisection"),
     "images-prices": beside_fixed_weights("What keeping a threshold costs"),
+    "images-steps": steps_table,
     "images-hypervolume": hypervolume_table,
     "images-digits": digits_table,
     "emotions-paper": told("emotions-paper", "On the rays"),
     "emotions-paper-hypervolume": told("emotions-paper", "Hypervolume"),
     "emotions-ours": told("emotions", "On the rays"),
     "emotions-ours-hypervolume": told("emotions", "Hypervolume"),
+    "emotions-small": small_emotions,
     "emotions-search": told("emotions", "The step of each method"),
     "emotions-constant": told("emotions", "A constant step"),
     "emotions-held-out": told("emotions", "Held-out losses in charge"),

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 
 from ferero.errors import InputError
+from ferero_lab.experiments import registry
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -59,7 +60,12 @@ def test_every_mark_of_the_experiments_page_has_its_table() -> None:
 
 
 def test_results_of_experiments_say_what_ran_where_and_nothing_of_the_machine() -> None:
-    for name, result in script("experiments_table").read().items():
+    results = script("experiments_table").read()
+    times = results.pop("quick-times")
+    assert {"python", "cores", "packages"} <= set(times["environment"])
+    assert set(times["seconds"]) == set(registry.names())
+    assert not re.search(r"/(?:tmp|home|work|root)/", json.dumps(times))
+    for name, result in results.items():
         config = result["config"]
         assert config["options"]["experiment"] == result["name"] == name.partition("-")[0]
         assert {"ferero", "python", "torch"} <= set(config["versions"])
