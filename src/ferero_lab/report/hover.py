@@ -7,9 +7,19 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from textwrap import wrap
 
-from ferero_lab.report.panels import FrontPoint, Line, Segment
+from ferero_lab.report.panels import FrontPoint, Heat, Line, Segment
 
-__all__ = ["bar_text", "line_template", "number", "numbers", "plain", "plain_lines", "point_text", "segment_text"]
+__all__ = [
+    "bar_text",
+    "heat_template",
+    "line_template",
+    "number",
+    "numbers",
+    "plain",
+    "plain_lines",
+    "point_text",
+    "segment_text",
+]
 
 _WIDEST = 56  # characters; a phone shows no more
 
@@ -62,6 +72,16 @@ def line_template(line: Line, x_label: str, y_label: str) -> str:
     spread = " \u00b1 %{customdata:.2g}" if len(line.spread) else ""
     values = [f"{plain(x_label)}: %{{x:.5~g}}", f"{plain(y_label)}: %{{y:.4g}}{spread}"]
     return "<br>".join([*_bold(line.label), *values]) + "<extra></extra>"
+
+
+def heat_template(panel: Heat) -> str:
+    """What is shown beside a value of a matrix, for plotly to fill in."""
+    lines = [
+        f"{plain(panel.x_label or 'column')}: %{{x:.4~g}}",
+        f"{plain(panel.y_label or 'row')}: %{{y}}",
+        f"<b>{plain(panel.value_label or 'value')}: %{{z:.4~g}}</b>",
+    ]
+    return "<br>".join(lines) + "<extra></extra>"
 
 
 def bar_text(title: str, group: str, value: float, error: float | None = None) -> str:

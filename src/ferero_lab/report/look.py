@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ferero.plot.style import OKABE_ITO
-from ferero_lab.report.panels import Bars, FrontPanel, Lines, Panel
+from ferero_lab.report.panels import Bars, FrontPanel, Heat, Lines, Panel
 
 __all__ = ["GRID", "INK", "MARKS", "PALE", "PAPER", "SERIES", "SOFT", "Look", "Mark", "Tone", "panel_names"]
 
@@ -127,6 +127,8 @@ def panel_names(panel: Panel) -> list[str]:
         return _in_order(point.group for point in panel.points)
     if isinstance(panel, Lines):
         return _in_order(line.label for line in panel.lines)
+    if isinstance(panel, Heat):
+        return []
     return _in_order(panel.series if isinstance(panel, Bars) else panel.methods)
 
 

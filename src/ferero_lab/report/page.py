@@ -8,6 +8,7 @@ from html import escape
 
 from ferero_lab.report.legend import Key
 from ferero_lab.report.page_style import GRAPH_STYLE, STYLE
+from ferero_lab.report.paper_words import text_width
 from ferero_lab.report.picture import Picture
 from ferero_lab.report.plotly_frame import Graph
 from ferero_lab.report.script import POLICY, scripts
@@ -15,6 +16,7 @@ from ferero_lab.report.script import POLICY, scripts
 __all__ = ["Page"]
 
 _MOST_ROWS = 30  # of a table that is shown without a scroll bar of its own
+_SENTENCE = 36  # Latin letters: a column with a longer cell is broken into lines
 
 
 class Page:
@@ -51,15 +53,17 @@ class Page:
         self._parts.append(f"<pre>{escape(text)}</pre>")
 
     def table(self, header: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False) -> None:
-        """Adds a table; a cell that is a run's status is coloured by its class.
+        """Adds a table; a cell that is a run's status is coloured by its class, and sentences are broken into lines.
 
         Args:
             header: (columns,).
             rows: (rows, columns).
             words: the cells are words, to be broken into lines, not figures in columns.
         """
-        head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
-        body = "\n".join("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in rows)
+        long = set() if words else {i for row in rows for i, cell in enumerate(row) if text_width(cell) > _SENTENCE}
+        head = "".join(_cell(cell, "th", i in long) for i, cell in enumerate(header))
+        lines = ("".join(_cell(cell, "td", i in long) for i, cell in enumerate(row)) for row in rows)
+        body = "\n".join(f"<tr>{line}</tr>" for line in lines)
         kind, look = "wide long" if len(rows) > _MOST_ROWS else "wide", ' class="words"' if words else ""
         self._parts.append(
             f'<div class="{kind}"><table{look}>\n<thead><tr>{head}</tr></thead>\n'
@@ -115,10 +119,11 @@ class Page:
         ).encode()
 
 
-def _cell(text: str) -> str:
+def _cell(text: str, tag: str, is_long: bool) -> str:
     words = escape(text)
-    is_status = text in {"converged", "max_iter", "unattainable", "stalled", "non_finite"}
-    return f'<td class="{words}">{words}</td>' if is_status else f"<td>{words}</td>"
+    is_status = tag == "td" and text in {"converged", "max_iter", "unattainable", "stalled", "non_finite"}
+    kind = words if is_status else "sentence" if is_long else ""
+    return f'<{tag} class="{kind}">{words}</{tag}>' if kind else f"<{tag}>{words}</{tag}>"
 
 
 def _place(number: int, graph: Graph) -> str:

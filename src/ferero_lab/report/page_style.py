@@ -33,6 +33,13 @@ h3 { font-size: 1rem; margin: 1.4rem 0 .3rem; }
 .note { color: var(--soft); font-size: .88rem; }
 .wide.long { max-height: 34rem; overflow-y: auto; }
 .wide.long th { background: var(--paper); position: sticky; top: 0; }
+tr:has(td.sentence) td { vertical-align: top; }
+th.sentence, td.sentence { max-width: 30rem; min-width: min(14rem, 36vw); overflow-wrap: anywhere; text-align: left;
+  white-space: normal; }
+@media (max-width: 40rem) { th.sentence, td.sentence { min-width: 25vw; }
+  table:has(.sentence) :is(th, td) { padding-left: 0; padding-right: .6rem; }
+  table:has(.sentence) td:first-child:not(.sentence) { min-width: 4rem; overflow-wrap: anywhere;
+    white-space: normal; } }
 table.words { white-space: normal; }
 table.words td:first-child { white-space: nowrap; }
 table.words th, table.words td { overflow-wrap: anywhere; text-align: left; vertical-align: top; }

@@ -7,9 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeAlias
 
-__all__ = ["Bars", "FrontPanel", "FrontPoint", "Line", "Lines", "Panel", "Profile", "Segment", "Table"]
+from ferero.errors import InputError
+
+__all__ = [
+    "Bars",
+    "FrontPanel",
+    "FrontPoint",
+    "Heat",
+    "Level",
+    "Line",
+    "Lines",
+    "Mark",
+    "Panel",
+    "Profile",
+    "Segment",
+    "Table",
+]
 
 Vector: TypeAlias = Sequence[float]
 
@@ -84,8 +100,16 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Level:
+    """A height that matters, such as what a loss may be at most: a dashed line across, its label at the right end."""
+
+    y: float
+    label: str
+
+
+@dataclass(frozen=True)
 class Lines:
-    """Curves over a common axis."""
+    """Curves over a common axis, and the levels that they are to be compared with."""
 
     title: str
     x_label: str
@@ -93,6 +117,7 @@ class Lines:
     lines: Sequence[Line]
     log_x: bool = False
     log_y: bool = False
+    levels: Sequence[Level] = ()
 
 
 @dataclass(frozen=True)
@@ -126,7 +151,67 @@ class Profile:
     profiles: Sequence[Sequence[Vector]]
 
 
-Panel: TypeAlias = FrontPanel | Lines | Bars | Profile
+@dataclass(frozen=True)
+class Mark:
+    """Something at a place of a matrix.
+
+    Attributes:
+        x: where, in the units of the columns.
+        label: what it is.
+        row: the row of a small marker, whose label is seen when hovering; None for a thin line through all rows with
+            its label above the panel.
+    """
+
+    x: float
+    label: str
+    row: float | None = None
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A picture of a matrix: a spectrogram, an alignment. What is NaN stays blank.
+
+    Attributes:
+        title: of the panel.
+        x_label: what the columns are.
+        y_label: what the rows are.
+        values: (rows, columns).
+        x: the positions of the columns, increasing, (columns,); empty for 0, 1, ...
+        rows: the names of the rows, (rows,); empty for their numbers.
+        value_label: what the colours mean.
+        marks: what is to be seen on it.
+        top_down: the first row is at the top, as one reads, not at the bottom.
+
+    Raises:
+        InputError: ``values`` is no matrix, or ``x`` or ``rows`` do not fit it.
+    """
+
+    title: str
+    x_label: str
+    y_label: str
+    values: Sequence[Vector]
+    x: Vector = ()
+    rows: Sequence[str] = ()
+    value_label: str = ""
+    marks: Sequence[Mark] = ()
+    top_down: bool = False
+
+    def __post_init__(self) -> None:
+        lengths = sorted({len(row) for row in self.values})
+        if len(lengths) > 1:
+            raise InputError(
+                f"values: expected rows of one length, found {lengths[0]} to {lengths[-1]}; fill up with NaN."
+            )
+        columns = lengths[0] if lengths else 0
+        if len(self.x) not in {0, columns}:
+            raise InputError(f"x: expected one position for each of {columns} columns, found {len(self.x)}.")
+        if not all(a < b for a, b in pairwise(self.x)):
+            raise InputError("x: expected increasing positions, found some that are not; sort the columns.")
+        if len(self.rows) not in {0, len(self.values)}:
+            raise InputError(f"rows: expected one name for each of {len(self.values)} rows, found {len(self.rows)}.")
+
+
+Panel: TypeAlias = FrontPanel | Lines | Bars | Profile | Heat
 
 
 @dataclass(frozen=True)

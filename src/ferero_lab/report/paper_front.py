@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -11,16 +10,12 @@ import numpy as np
 from ferero.plot.style import BOLD, DOT, LINE, THIN
 from ferero_lab.report.look import INK, PALE, PAPER, SOFT, Look
 from ferero_lab.report.panels import FrontPanel, FrontPoint
+from ferero_lab.report.paper_words import paper_lines, paper_text
 from ferero_lab.report.scales import wants_log
 
-__all__ = ["draw_front", "paper_text"]
+__all__ = ["draw_front"]
 
 _DASHES = (0, (5, 3))
-
-
-def paper_text(text: str) -> str:
-    """Text as it is: a dollar sign begins no formula."""
-    return text.replace("$", r"\$")
 
 
 def draw_front(ax: Any, panel: FrontPanel, look: Look) -> None:
@@ -44,7 +39,7 @@ def _draw_space(ax: Any, panel: FrontPanel, look: Look) -> None:
             ax.plot(*path.T, color=look.tone(point.group).light, linewidth=0.8, alpha=0.55, zorder=2)
     for point in panel.points:
         _draw_point(ax, point, look, m)
-    names = [fill(paper_text(name), 30) for name in panel.names]
+    names = [paper_lines(name, 30) for name in panel.names]
     ax.set(**dict(zip(("xlabel", "ylabel", "zlabel"), names, strict=False)))
     if m == 2 and panel.from_zero:
         _begin_at_zero(ax)

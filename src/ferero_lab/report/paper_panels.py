@@ -12,10 +12,12 @@ import numpy as np
 from ferero.plot.style import LINE, THIN, drawing, require_pyplot
 from ferero_lab.report.clean import clean
 from ferero_lab.report.legend import Key, legend_keys
-from ferero_lab.report.look import INK, PALE, PAPER, Look
-from ferero_lab.report.panels import Bars, FrontPanel, Lines, Panel, Profile
-from ferero_lab.report.paper_front import draw_front, paper_text
-from ferero_lab.report.scales import band_of
+from ferero_lab.report.look import INK, PALE, PAPER, SOFT, Look
+from ferero_lab.report.panels import Bars, FrontPanel, Heat, Lines, Panel, Profile
+from ferero_lab.report.paper_front import draw_front
+from ferero_lab.report.paper_heat import draw_heat, heat_height
+from ferero_lab.report.paper_words import families, paper_lines, paper_text, text_width
+from ferero_lab.report.scales import band_of, is_wide_heat, labelled_levels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -37,14 +39,15 @@ def section_figure(panels: Sequence[Panel], look: Look) -> Figure:
     Raises:
         MissingExtraError: without matplotlib.
     """
+    pyplot = require_pyplot()
     rows = _rows([clean(panel) for panel in panels])
     columns = max(len(row) for row in rows)
     width = _WIDTH * max(columns, 2.6 if any(_is_wide(panel) for panel in panels) else 1.4)
     heights = [max(_height(panel, width / len(row)) for panel in row) for row in rows]
     keys = [_shortened(key, width) for key in legend_keys(panels, look)[:_MOST_KEYS]]
-    with drawing(None):
+    with drawing(None), pyplot.rc_context({"font.family": families()}):
         legend_columns, legend_height = _legend_shape(keys, width)
-        figure: Figure = require_pyplot().figure(figsize=(width, sum(heights) + legend_height), layout="constrained")
+        figure: Figure = pyplot.figure(figsize=(width, sum(heights) + legend_height), layout="constrained")
         grid = figure.add_gridspec(len(rows), columns, height_ratios=heights)
         for r, row in enumerate(rows):
             for c, panel in enumerate(row):
@@ -66,6 +69,8 @@ def section_figure(panels: Sequence[Panel], look: Look) -> Figure:
 def _is_wide(panel: Panel) -> bool:
     if isinstance(panel, FrontPanel):
         return len(panel.names) > 3
+    if isinstance(panel, Heat):
+        return is_wide_heat(panel)
     return isinstance(panel, Profile) or (isinstance(panel, Bars) and len(panel.groups) * len(panel.series) > 24)
 
 
@@ -73,16 +78,18 @@ def _height(panel: Panel, width: float) -> float:
     title = 0.15 * _title(panel, width).count("\n")
     if isinstance(panel, Profile):
         return title + 0.7 + _ROW * max(len(panel.methods), 1)
+    if isinstance(panel, Heat):
+        return title + heat_height(panel, width)
     return title + _HEIGHT + (0.3 if isinstance(panel, FrontPanel) and len(panel.names) == 3 else 0.0)
 
 
 def _title(panel: Panel, width: float) -> str:
-    return fill(paper_text(panel.title), max(int(12.5 * width), 12))
+    return paper_lines(panel.title, max(int(12.5 * width), 12))
 
 
 def _axis_label(text: str) -> str:
     """In lines that are no longer than a small panel is high."""
-    return fill(paper_text(text), 30)
+    return paper_lines(text, 30)
 
 
 def _rows(panels: Sequence[Panel]) -> list[list[Panel]]:
@@ -109,6 +116,8 @@ def _draw(figure: Figure, cell: Any, panel: Panel, look: Look, width: float) -> 
         draw_front(ax, panel, look)
     elif isinstance(panel, Lines):
         _draw_lines(ax, panel, look)
+    elif isinstance(panel, Heat):
+        draw_heat(ax, panel, width)
     else:
         _draw_bars(ax, panel, look)
 
@@ -141,6 +150,15 @@ def _draw_lines(ax: Any, panel: Lines, look: Look) -> None:
         ax.set_xscale("log")
     if panel.log_y and _is_positive(value for line in panel.lines for value in line.y):
         ax.set_yscale("log")
+    _draw_levels(ax, panel)
+
+
+def _draw_levels(ax: Any, panel: Lines) -> None:
+    """Lines across, and their labels beside the panel, where no curve runs through them."""
+    place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points", "va": "center", "fontsize": 7}
+    for level, up in labelled_levels(panel):
+        ax.axhline(level.y, color=SOFT.light, linewidth=THIN, linestyle="--", zorder=1.5)
+        ax.annotate(paper_lines(level.label, 14), (1, level.y), (3, 110 * up), annotation_clip=False, **place)
 
 
 def _is_positive(values: Any) -> bool:
@@ -195,7 +213,7 @@ def _legend_shape(keys: Sequence[Key], width: float) -> tuple[int, float]:
     """As many columns as fit, and the height in inches that their lines take."""
     if not keys:
         return 1, 0.0
-    widths = [0.38 + 0.05 * len(key.text) for key in keys]
+    widths = [0.38 + 0.05 * text_width(key.text) for key in keys]
     fitting = (n for n in range(len(keys), 1, -1) if sum(max(widths[c::n]) for c in range(n)) < width)
     columns = next(fitting, 1)
     return columns, 0.14 + 0.16 * -(-len(keys) // columns)

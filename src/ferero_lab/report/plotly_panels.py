@@ -7,11 +7,12 @@ from math import inf, isfinite, log10
 
 from ferero_lab.report.clean import clean
 from ferero_lab.report.hover import bar_text, line_template, number, numbers, plain, plain_lines
-from ferero_lab.report.look import INK, Look
-from ferero_lab.report.panels import Bars, FrontPanel, Line, Lines, Panel, Profile, Vector
+from ferero_lab.report.look import INK, SOFT, Look
+from ferero_lab.report.panels import Bars, FrontPanel, Heat, Level, Line, Lines, Panel, Profile, Vector
 from ferero_lab.report.plotly_frame import Graph, Spec, axis, layout, meta
 from ferero_lab.report.plotly_front import front_graph
-from ferero_lab.report.scales import band_of
+from ferero_lab.report.plotly_heat import heat_graph
+from ferero_lab.report.scales import band_of, labelled_levels
 from ferero_lab.report.thin import thin_curve
 
 __all__ = ["graph"]
@@ -31,6 +32,8 @@ def graph(panel: Panel, look: Look) -> Graph:
         return _lines(panel, look)
     if isinstance(panel, Bars):
         return _bars(panel, look)
+    if isinstance(panel, Heat):
+        return heat_graph(panel)
     return _profile(panel, look)
 
 
@@ -41,9 +44,45 @@ def _lines(panel: Lines, look: Look) -> Graph:
         data += [*_bands(line, kept, look, log=panel.log_y), _curve(line, kept, panel, look)]
     axes = {
         "xaxis": axis(panel.x_label, log=panel.log_x, **_ticks(panel.log_x, [line.x for line in panel.lines])),
-        "yaxis": axis(panel.y_label, log=panel.log_y, **_ticks(panel.log_y, [line.y for line in panel.lines])),
+        "yaxis": axis(panel.y_label, log=panel.log_y, **_ticks(panel.log_y, _heights(panel))),
     }
-    return Graph(panel.title, data, layout(340, **axes))
+    return Graph(panel.title, data, layout(340, **axes, **_levels(panel)))
+
+
+def _levels(panel: Lines) -> Spec:
+    """Lines across, and their labels in the margin, where no curve runs through them."""
+    levels = labelled_levels(panel)
+    texts = {level.label: plain_lines(level.label, 14) for level, _ in levels}
+    letters = max((len(line) for text in texts.values() for line in text.split("<br>")), default=0)
+    if not levels:
+        return {}
+    return {
+        "margin": {"l": 52, "r": 14 + 7 * letters, "t": 10, "b": 44},
+        "shapes": [_level(level.y, "y", SOFT.light) for level, _ in levels],
+        "annotations": [_level_text(level, texts[level.label], up, log=panel.log_y) for level, up in levels],
+    }
+
+
+def _level_text(level: Level, text: str, up: float, *, log: bool) -> Spec:
+    """At the right end; plotly wants the logarithm of a text's height, though not of a line's."""
+    return {
+        "text": text,
+        "align": "left",
+        "xref": "paper",
+        "x": 1,
+        "xanchor": "left",
+        "xshift": 3,
+        "yref": "y",
+        "y": log10(level.y) if log else level.y,
+        "yanchor": "middle",
+        "yshift": round(260 * up, 1),
+        "showarrow": False,
+        "font": {"size": 11, "color": INK.light},
+    }
+
+
+def _heights(panel: Lines) -> list[Vector]:
+    return [*(line.y for line in panel.lines), [level.y for level in panel.levels]]
 
 
 def _ticks(log: bool, values: Sequence[Vector]) -> Spec:
@@ -189,8 +228,8 @@ def _row_title(method: str, top: float) -> Spec:
     return {"text": plain(method), "showarrow": False, "font": {"size": 12, "color": INK.light}, **place}
 
 
-def _level(level: float, axis_name: str) -> Spec:
-    line = {"color": INK.light, "width": 1, "dash": "dash"}
+def _level(level: float, axis_name: str, color: str = INK.light) -> Spec:
+    line = {"color": color, "width": 1, "dash": "dash"}
     return {
         "type": "line",
         "xref": "paper",

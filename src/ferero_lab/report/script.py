@@ -43,6 +43,20 @@ _DRAW = """
   };
   const isShown = (trace, off) =>
     !["group", "place", "role"].some((kind) => trace.meta[kind] && off.has(kind + " " + trace.meta[kind]));
+  const pen = document.createElement("canvas").getContext("2d");
+  const marks = (layout) => (layout.annotations ?? []).filter((label) => label.name === "mark");
+  const spread = (layout, width) => {
+    if (!marks(layout).length) return;
+    const [low, high] = layout.xaxis.range, filled = [-Infinity, -Infinity, -Infinity];
+    marks(layout).sort((a, b) => a.x - b.x).forEach((label) => {
+      pen.font = label.font.size + "px " + layout.font.family;
+      const centre = (label.x - low) / (high - low) * Math.max(width - 150, 50);
+      const half = pen.measureText(label.text).width / 2 + 1;
+      const line = filled.findIndex((end) => end <= centre - half);
+      label.visible = line >= 0;
+      if (line >= 0) [label.yshift, filled[line]] = [14 * line, centre + half];
+    });
+  };
   const draw = (i) => {
     const off = hidden(i);
     const data = dress(graphs[i].data, "").map((trace) => ({ ...trace, visible: isShown(trace, off) }));
@@ -51,6 +65,7 @@ _DRAW = """
       const { eye } = layout.scene.camera, far = Math.max(1, 500 / place(i).clientWidth);
       layout.scene.camera.eye = { x: far * eye.x, y: far * eye.y, z: far * eye.z };
     }
+    spread(layout, place(i).clientWidth);
     if (isTouched) layout.dragmode = layout.scene ? "turntable" : false;
     return Plotly.react(place(i), data, layout, config(layout));
   };
@@ -76,6 +91,7 @@ _DRAW = """
     });
   });
   dark.addEventListener("change", drawAll);
+  addEventListener("resize", () => graphs.forEach((graph, i) => marks(graph.layout).length && draw(i)));
   drawAll();
 })();
 """.strip()

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["thin_curve", "thin_path"]
+__all__ = ["thin_columns", "thin_curve", "thin_path"]
 
 
 def thin_path(points: Any, most: int = 120) -> np.ndarray[Any, Any]:
@@ -65,3 +65,25 @@ def thin_curve(x: Any, y: Any, *, log: bool = False, buckets: int = 300) -> np.n
         members = np.flatnonzero(known & (which == bucket))
         keep |= {int(members[values[members].argmin()]), int(members[values[members].argmax()])}
     return np.array(sorted(keep))
+
+
+def thin_columns(x: Any, values: Any, most: int = 600) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """A matrix with fewer columns: neighbours become their mean, over what is known of them.
+
+    Args:
+        x: positions of the columns, (T,).
+        values: (rows, T).
+        most: columns to keep.
+
+    Returns:
+        Positions (t,) and values (rows, t), t at most ``most``; NaN where nothing is known.
+    """
+    across, matrix = np.asarray(x, dtype=float), np.asarray(values, dtype=float)
+    if len(across) <= most:
+        return across, matrix
+    starts = np.arange(0, len(across), -(-len(across) // most))
+    known = np.isfinite(matrix)
+    counts = np.add.reduceat(known, starts, axis=1, dtype=float)
+    sums = np.add.reduceat(np.where(known, matrix, 0.0), starts, axis=1)
+    sizes = np.diff(np.append(starts, len(across)))
+    return np.add.reduceat(across, starts) / sizes, np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)

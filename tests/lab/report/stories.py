@@ -9,14 +9,18 @@ from ferero_lab.report.panels import (
     Bars,
     FrontPanel,
     FrontPoint,
+    Heat,
+    Level,
     Line,
     Lines,
+    Mark,
     Profile,
     Segment,
     Table,
 )
 
 METHODS = ("FERERO", "linear scalarisation", "MGDA", "PMTL", "EPO")
+SENTENCE = "今天天气很好我们一起去公园看花吧明天也是一个晴天大家都很高兴地唱着歌回家了"
 RAYS = ("ray 1 : 3", "ray 1 : 1", "ray 3 : 1")
 EMOTIONS = ("amazed", "happy", "relaxing", "quiet", "sad", "angry")
 CONFIG = {
@@ -152,6 +156,34 @@ def profile() -> Profile:
     return Profile("Relative loss profiles", EMOTIONS, METHODS, values)
 
 
+def spectrogram() -> Heat:
+    """Two seconds of eighty bins with a blank stretch, and a sentence over them."""
+    values = np.random.default_rng(7).standard_normal((80, 200))
+    values[:, 90:100] = np.nan
+    times = (0.01 * np.arange(200)).tolist()
+    marks = [Mark(0.1 + 0.04 * i, sign) for i, sign in enumerate(SENTENCE)]
+    return Heat("Spectrogram", "time (s)", "mel bin", values.tolist(), times, (), "log energy", marks)
+
+
+def alignment() -> Heat:
+    """The signs of the sentence over fifty frames, and a path through them."""
+    times = 0.04 * np.arange(50)
+    centres = 0.1 + 0.04 * np.arange(len(SENTENCE))
+    values = np.exp(-(((times - centres[:, None]) / 0.05) ** 2))
+    path = [Mark(0.1 + 0.04 * i, sign, row=i) for i, sign in enumerate(SENTENCE)]
+    return Heat("Alignment", "time (s)", "sign", values.tolist(), times.tolist(), SENTENCE, "probability", path, True)
+
+
+def heard() -> Table:
+    """Sentences beside figures."""
+    return Table(("utterance", "said", "heard", "errors"), [("BAC009S0252W0170", SENTENCE, SENTENCE[:-3], "8.1 %")])
+
+
+def bounded() -> Lines:
+    """A curve and what it may be at most."""
+    return Lines("Bounded", "step", "loss", [Line([0, 1, 2], [4, 2, 1], "cpc")], levels=[Level(1.2, "cpc <= 1.2")])
+
+
 def rich_story() -> Story:
     """All of it."""
     long = Table(
@@ -182,6 +214,7 @@ def rich_story() -> Story:
             Section("Three losses", "", [space()]),
             Section("Six losses", "Each line is one model.", [parallel(), profile()]),
             Section("Convergence and cost", "", [curves(True), short_curves(), bars()], [long]),
+            Section("Speech", "", [spectrogram(), alignment(), bounded()], [heard()]),
         ],
         {"hypervolume": dict.fromkeys(METHODS, 0.6), "nothing": float("nan")},
     )

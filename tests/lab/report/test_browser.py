@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from tests.lab.report.stories import CONFIG, rich_story
+from tests.lab.report.stories import CONFIG, SENTENCE, rich_story
 
 from ferero_lab.report.look import PAPER, Look
 from ferero_lab.report.story_page import story_page
@@ -115,7 +115,24 @@ def test_the_night_has_its_own_colours(visit):
 def test_a_phone_needs_no_sideways_scrolling(visit):
     visit.page.set_viewport_size({"width": 400, "height": 800})
     visit.wait_until("document.documentElement.scrollWidth <= 400")
+    tables = "[...document.querySelectorAll('.wide')].at(-2)"
+    assert visit.page.evaluate(f"{tables}.scrollWidth - {tables}.clientWidth") <= 8
     visit.page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_labels_above_a_matrix_do_not_touch_on_any_screen(visit):
+    shown = {}
+    for width in (400, 1280):
+        visit.page.set_viewport_size({"width": width, "height": 900})
+        visit.page.wait_for_timeout(800)
+        boxes = [label.bounding_box() for label in visit.page.locator("#graph-10 .annotation-text").all()]
+        shown[width] = len(boxes)
+        for i, one in enumerate(boxes):
+            for other in boxes[i + 1 :]:
+                is_beside = abs(one["x"] - other["x"]) > 0.5 * (one["width"] + other["width"]) - 2
+                assert is_beside or abs(one["y"] - other["y"]) > 10
+    assert shown[1280] == len(SENTENCE)
+    assert 10 <= shown[400] <= len(SENTENCE)
 
 
 def test_nothing_was_fetched_and_nothing_went_wrong(visit):

@@ -8,10 +8,23 @@ from dataclasses import replace
 
 import plotly.graph_objects as go
 import pytest
-from tests.lab.report.stories import EMOTIONS, METHODS, bars, curves, parallel, plane, profile, short_curves, space
+from tests.lab.report.stories import (
+    EMOTIONS,
+    METHODS,
+    alignment,
+    bars,
+    bounded,
+    curves,
+    parallel,
+    plane,
+    profile,
+    short_curves,
+    space,
+    spectrogram,
+)
 
 from ferero_lab.report.look import PAPER, SERIES, Look
-from ferero_lab.report.panels import Bars, FrontPanel, FrontPoint, Line, Lines, Panel, Profile, Segment
+from ferero_lab.report.panels import Bars, FrontPanel, FrontPoint, Heat, Level, Line, Lines, Panel, Profile, Segment
 from ferero_lab.report.plotly_frame import Graph
 from ferero_lab.report.plotly_panels import graph
 
@@ -25,8 +38,14 @@ EMPTY = [
     Bars("", "", (), (), ()),
     Profile("", (), (), ()),
     Profile("", EMOTIONS, ("one",), [[]]),
+    Lines("", "", "", (), levels=[Level(1.0, "alone"), Level(math.nan, "unknown")]),
+    Heat("", "", "", ()),
+    Heat("", "", "", [(), ()]),
+    Heat("", "", "", [[math.nan]]),
+    Heat("", "", "", [[1.0, 1.0]]),
 ]
 FULL = [plane("p", 0), plane("s", 1, spread=True), space(), parallel(), curves(True), short_curves(), bars(), profile()]
+FULL += [spectrogram(), alignment(), bounded()]
 
 
 def drawn(panel: Panel) -> Graph:
@@ -201,3 +220,18 @@ def test_one_point_is_enough():
     assert result.title == "alone"
     assert points_of(result)[0]["hovertext"] == ["a: 1<br>b: 2"]
     assert result.layout["paper_bgcolor"] == PAPER.light
+
+
+def test_levels_are_lines_with_labels_in_the_margin():
+    levels = [Level(1.2, "cpc <= 1.2"), Level(1.0, "zh <= 1"), Level(0.0, "nothing")]
+    line = Line([0, 1], [0.9, 5.0], "l")
+    plain = drawn(Lines("", "", "", [line], levels=levels)).layout
+    assert [shape["y0"] for shape in plain["shapes"]] == [0.0, 1.0, 1.2]
+    assert [note["text"] for note in plain["annotations"]] == ["nothing", "zh &lt;= 1", "cpc &lt;= 1.2"]
+    low, high = plain["annotations"][1:]
+    assert (high["y"], low["y"]) == (1.2, 1.0)
+    assert high["yshift"] > 0 > low["yshift"]
+    log = drawn(Lines("", "", "", [line], levels=levels, log_y=True)).layout
+    assert [shape["y0"] for shape in log["shapes"]] == [1.0, 1.2]
+    assert [note["y"] for note in log["annotations"]] == pytest.approx([0.0, math.log10(1.2)])
+    assert "shapes" not in drawn(Lines("", "", "", [line])).layout

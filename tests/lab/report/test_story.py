@@ -14,7 +14,7 @@ from html.parser import HTMLParser
 import pytest
 from matplotlib import pyplot
 from matplotlib.text import Text
-from tests.lab.report.stories import CONFIG, METHODS, bars, parallel, plane, rich_story, space
+from tests.lab.report.stories import CONFIG, METHODS, bars, parallel, plane, rich_story, space, spectrogram
 from tests.lab.report.test_panels import EMPTY
 
 from ferero.errors import MissingExtraError
@@ -56,7 +56,7 @@ class Outline(HTMLParser):
 
 
 def test_a_run_folder_has_all_its_files(files):
-    pictures = ("rays-with-two-losses", "three-losses", "six-losses", "convergence-and-cost")
+    pictures = ("rays-with-two-losses", "three-losses", "six-losses", "convergence-and-cost", "speech")
     expected = {"report.html", "measures.json", "config.json"}
     expected |= {f"{name}.{form}" for name in pictures for form in ("png", "svg")}
     assert set(files) == expected
@@ -66,7 +66,7 @@ def test_a_run_folder_has_all_its_files(files):
 
 
 def test_the_same_story_gives_the_same_bytes():
-    story = Story("t", "l", [Section("s", "", [plane("", 0), parallel()])])
+    story = Story("t", "l", [Section("s", "", [plane("", 0), parallel(), spectrogram()])])
     once, again = story_files(story, CONFIG), story_files(story, CONFIG)
     assert {name for name in once if once[name] != again[name]} == set()
 
@@ -74,7 +74,7 @@ def test_the_same_story_gives_the_same_bytes():
 def test_the_page_says_it_all_and_refers_to_nothing(files):
     outline = Outline(files["report.html"])
     assert outline.links == []
-    assert outline.ids == [*(f"graph-{i}" for i in range(1, 10)), "graphs"]
+    assert outline.ids == [*(f"graph-{i}" for i in range(1, 13)), "graphs"]
     assert "b" not in outline.tags
     for words in ("Losses of <b>two</b> tasks.", "f1 <= 0.44", "Reference point (1, 1).", "versions.torch", "2.13.0"):
         assert words in outline.words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferero_lab.report.thin import thin_curve, thin_path
+from ferero_lab.report.thin import thin_columns, thin_curve, thin_path
 
 
 def test_a_short_path_is_untouched():
@@ -48,3 +48,11 @@ def test_a_curve_on_a_logarithmic_axis_keeps_its_beginning():
 def test_a_curve_of_nothing():
     assert thin_curve([], []).tolist() == []
     assert thin_curve([np.nan] * 1000, [np.nan] * 1000).tolist() == [0, 999]
+
+
+def test_columns_become_their_means_over_what_is_known():
+    values = np.array([[1.0, 3.0, np.nan, 5.0, np.nan, np.nan, 7.0], [0.0, 0.0, 2.0, 2.0, 4.0, 4.0, 6.0]])
+    x, thinned = thin_columns(np.arange(7), values, 4)
+    assert x.tolist() == [0.5, 2.5, 4.5, 6.0]
+    np.testing.assert_array_equal(thinned, [[2.0, 5.0, np.nan, 7.0], [0.0, 2.0, 4.0, 6.0]])
+    assert thin_columns(np.arange(7), values, 7)[1] is values
