@@ -1,0 +1,31 @@
+"""Recorded English and Mandarin: the readers of corpora, audio, and the alphabets they are written in."""
+
+from __future__ import annotations
+
+from ferero_lab.data.speech.aishell import read_aishell
+from ferero_lab.data.speech.alphabet import OTHER, UNITS, Alphabet
+from ferero_lab.data.speech.audio import RATE, BadAudio, waveform
+from ferero_lab.data.speech.corpus import LANGUAGES, SPLITS, Corpus, Skipped, Utterance
+from ferero_lab.data.speech.find import find_corpora
+from ferero_lab.data.speech.librispeech import read_librispeech
+from ferero_lab.data.speech.listed import read_listed
+from ferero_lab.data.speech.words_like import words_like
+
+__all__ = [
+    "LANGUAGES",
+    "OTHER",
+    "RATE",
+    "SPLITS",
+    "UNITS",
+    "Alphabet",
+    "BadAudio",
+    "Corpus",
+    "Skipped",
+    "Utterance",
+    "find_corpora",
+    "read_aishell",
+    "read_librispeech",
+    "read_listed",
+    "waveform",
+    "words_like",
+]
