@@ -50,16 +50,22 @@ class Context:
         settings: the user's.
         folder: for checkpoints, its own.
         advance: tell how far it is: ``advance(done, total)``, any number of times.
+        found: what the parts before it gave, by key.
     """
 
     settings: Settings
     folder: Path
     advance: Callable[[int, int], None]
+    found: Mapping[str, Found] = field(default_factory=dict)
+
+    def folder_of(self, key: str) -> Path:
+        """Where an earlier part of the same run kept its checkpoints."""
+        return self.folder.parent / key
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of an experiment that is run once and kept: a function of settings alone, so that it can be repeated.
+    """A piece of an experiment that is run once and kept: a function of settings and earlier parts, so that it can be repeated.
 
     Attributes:
         key: its name on disk: letters, digits, "-" and "_".

@@ -99,11 +99,11 @@ def run_experiment(
 def _run_parts(
     parts: Sequence[Part], settings: Settings, place: RunFolder, tell: Callable[[Stage], None]
 ) -> dict[str, Found]:
-    found = {}
+    found: dict[str, Found] = {}
     for index, part in enumerate(parts):
         kept = place.kept(part.key)
         tell(Stage(part.title, index, len(parts)))
-        found[part.key] = _run_part(part, index, len(parts), settings, place, tell) if kept is None else kept
+        found[part.key] = _run_part(part, index, len(parts), settings, place, tell, found) if kept is None else kept
         tell(Stage(part.title, index + 1, len(parts), ended="run" if kept is None else "kept"))
     return found
 
@@ -136,12 +136,18 @@ def report_again(folder: Path) -> Done:
 
 
 def _run_part(
-    part: Part, index: int, parts: int, settings: Settings, place: RunFolder, tell: Callable[[Stage], None]
+    part: Part,
+    index: int,
+    parts: int,
+    settings: Settings,
+    place: RunFolder,
+    tell: Callable[[Stage], None],
+    found: Mapping[str, Found],
 ) -> Found:
     def advance(done: int, total: int) -> None:
         tell(Stage(part.title, index, parts, min(done / total, 1.0) if total > 0 else 0.0))
 
-    return place.keep(part.key, part.run(Context(settings, place.checkpoints(part.key), advance)))
+    return place.keep(part.key, part.run(Context(settings, place.checkpoints(part.key), advance, found)))
 
 
 def _write_report(
@@ -172,12 +178,11 @@ def _configuration(experiment: Experiment, settings: Settings) -> dict[str, Any]
 
 
 def _thread_count(experiment: Experiment, settings: Settings) -> int:
-    """One for small networks, or what the experiment wants, or what torch takes."""
+    """What the experiment wants; otherwise one for the small networks of a quick run, or what torch takes."""
     import torch
 
-    if settings.mode == "quick":
-        return 1
-    return int(experiment.defaults.get("threads", torch.get_num_threads()))
+    usual = 1 if settings.mode == "quick" else torch.get_num_threads()
+    return int(experiment.defaults.get("threads", usual))
 
 
 def _device(name: str) -> str:
