@@ -1,0 +1,1 @@
+"""A bilingual speech recogniser: features, a conformer, CTC and CPC losses, decoding."""

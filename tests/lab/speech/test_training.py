@@ -1,0 +1,221 @@
+"""A run that is broken off and taken up again is the run that was not; and what makes a run stop."""
+
+import re
+from copy import deepcopy
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.lab.speech.tiny import tiny_model, tiny_schedule, tiny_sets, tiny_training
+
+from ferero.errors import InputError, NonFiniteError
+from ferero_lab.experiments.speech import drivers
+from ferero_lab.experiments.speech import training as module
+from ferero_lab.experiments.speech.losses import training_losses
+from ferero_lab.experiments.speech.training import Schedule
+from ferero_lab.experiments.speech.wishes import Levels
+
+pytest.importorskip("transformers")
+pytest.importorskip("soundfile")
+
+
+def parameters_of(training):
+    return torch.cat([each.detach().flatten() for each in training.model.parameters()])
+
+
+def but_for_seconds(course):
+    """As text, in which every float has all its digits and NaN is NaN."""
+    return repr({key: value for key, value in vars(course).items() if key != "seconds"})
+
+
+@pytest.mark.parametrize("name", ["ctc", "ls", "ferero", "ferero-sa", "mgda", "stch"])
+def test_a_resumed_run_is_bit_for_bit_the_run_that_was_not_broken_off(name, tmp_path):
+    whole = tiny_training(name)
+    whole.run()
+    broken = tiny_training(name)
+    broken.schedule = replace(broken.schedule, steps=7)  # of 12, two steps after a look
+    broken._look = lambda last=broken._look: last() if broken.done < 7 else None
+    broken.run()
+    broken.save(tmp_path / "training.pt")
+    torch.manual_seed(99)
+    other = tiny_training(name, model=tiny_model(tiny_sets(), seed=5))
+    course = other.run(tmp_path / "training.pt")
+    assert other.done == whole.done == 12
+    assert torch.equal(parameters_of(other), parameters_of(whole))
+    assert not torch.equal(parameters_of(other), parameters_of(broken))
+    assert but_for_seconds(course) == but_for_seconds(whole.course)
+    assert course.steps == [0, 5, 10, 12]
+    for key in ("held_out", "training", "weights"):
+        assert [len(row) for row in getattr(course, key)] == [3] * 4
+    assert [len(row) for row in course.multipliers] == [2 if name.startswith("ferero") else 0] * 4
+
+
+@pytest.mark.parametrize("at", [5, 12])
+def test_a_checkpoint_at_a_look_or_at_the_end_looks_once(at, tmp_path):
+    whole = tiny_training()
+    whole.run()
+    broken = tiny_training()
+    while broken.done < at:
+        if broken.done % 5 == 0:
+            broken._look()
+        broken.model.train()
+        broken.step()
+    broken.save(tmp_path / "training.pt")
+    course = tiny_training().run(tmp_path / "training.pt")
+    assert but_for_seconds(course) == but_for_seconds(whole.course)
+
+
+def test_it_is_saved_on_the_way_and_told_how_far_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_SAVE_AFTER", 0.0)
+    told = []
+    path = tmp_path / "folder" / "training.pt"
+    training = tiny_training()
+    course = training.run(path, lambda *where: told.append(where))
+    assert told == [(0, 12), (5, 12), (10, 12), (12, 12)]
+    assert path.is_file()
+    again = tiny_training()
+    again.load(path)
+    assert again.done == 12
+    assert torch.equal(parameters_of(again), parameters_of(training))
+    assert course.seconds >= again.course.seconds > 0
+
+
+def test_seconds_add_up(tmp_path):
+    first = tiny_training()
+    first.step()
+    first.course.seconds = 1000.0
+    first.save(tmp_path / "training.pt")
+    assert 1000 < tiny_training().run(tmp_path / "training.pt").seconds < 1060
+
+
+def test_a_run_is_repeated_by_its_seed():
+    ends = []
+    for seed in (0, 0, 1):
+        training = tiny_training(seed=seed)
+        training.run()
+        ends.append(parameters_of(training))
+    assert torch.equal(ends[0], ends[1])
+    assert not torch.equal(ends[0], ends[2])
+
+
+@pytest.mark.parametrize("steps", [1, 2, 11, 12, 25, 100, 137])
+def test_the_rate_rises_and_falls_and_never_passes_its_peak(steps):
+    schedule = tiny_schedule(steps=steps)
+    factors = [schedule.factor(step) for step in range(steps)]
+    assert all(0 < factor <= 1 for factor in factors)
+    peak = factors.index(max(factors))
+    assert factors[: peak + 1] == sorted(factors[: peak + 1])
+    assert factors[peak:] == sorted(factors[peak:], reverse=True)
+    assert max(factors) > 0.9
+    assert schedule.factor(steps) >= 0.05
+
+
+def test_the_rate_by_hand():
+    schedule = Schedule(steps=20, rate=1.0, seconds=1.0, every=1, tempo=0.0, pitch=0.0, warm_up=0.2, last=0.5)
+    expected = [0.25, 0.5, 0.75, 1.0, *(1 - 0.5 * k / 16 for k in range(16))]
+    assert [schedule.factor(step) for step in range(20)] == pytest.approx(expected)
+    assert schedule.factor(20) == pytest.approx(0.5)
+
+
+def test_the_optimizer_takes_that_rate():
+    training = tiny_training(steps=12)
+    rates = []
+    while training.done < 12:
+        rates.append(training.optimizer.param_groups[0]["lr"])
+        training.step()
+    assert rates == pytest.approx([1e-2 * training.schedule.factor(step) for step in range(12)])
+
+
+@pytest.mark.parametrize("name", ["ferero", "mgda"])
+def test_training_losses_are_told_apart_from_the_held_out_ones(name, monkeypatch):
+    seen = []
+
+    def noted(model, given):
+        losses, counts = training_losses(model, given)
+        seen.append(losses.tolist())
+        return losses, counts
+
+    monkeypatch.setattr(drivers, "training_losses", noted)
+    course = tiny_training(name, steps=10).run()
+    lowest, highest = torch.tensor(seen).amin(dim=0), torch.tensor(seen).amax(dim=0)
+    for told, held_out in zip(course.training[1:], course.held_out[1:], strict=True):
+        assert told != pytest.approx(held_out, rel=1e-3)
+        assert ((torch.tensor(told) >= lowest) & (torch.tensor(told) <= highest)).all()
+
+
+def test_a_look_leaves_the_random_numbers_and_the_mode_alone():
+    training = tiny_training()
+    training.model.train()
+    before = torch.get_rng_state(), training._generator.get_state()
+    training._look()
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert torch.equal(training._generator.get_state(), before[1])
+    assert training.model.training
+
+
+@pytest.mark.parametrize("name", ["ferero", "mgda"])
+@pytest.mark.parametrize("head", ["zh", "en"])
+def test_a_parameter_that_is_nan_stops_the_run_and_says_when(name, head):
+    training = tiny_training(name)
+    training.step()
+    with torch.no_grad():
+        training.model.heads[head].weight[0, 0] = torch.nan
+    before = parameters_of(training)
+    with pytest.raises(NonFiniteError, match=f"{head}.*nothing was updated"):
+        training.step()
+    assert torch.equal(parameters_of(training).isnan(), before.isnan())
+    with pytest.raises(NonFiniteError, match=re.escape("the held-out losses after 1 steps: expected finite numbers")):
+        training._look()
+    assert training.course.steps == []
+
+
+def test_a_checkpoint_that_is_damaged_is_refused(tmp_path):
+    path = tmp_path / "training.pt"
+    training = tiny_training()
+    training.step()
+    training.save(path)
+    data = path.read_bytes()
+    for damaged in (b"", b"not a checkpoint", data[: len(data) // 2]):
+        path.write_bytes(damaged)
+        other = tiny_training()
+        with pytest.raises(InputError, match=r"checkpoint: expected a file of an earlier run, found that .* remove it"):
+            other.run(path)
+        assert other.done == 0
+
+
+@pytest.mark.parametrize(
+    ("topic", "name", "changes"),
+    [
+        ("schedule", "ferero", {"steps": 20}),
+        ("schedule", "ferero", {"rate": 1e-3}),
+        ("seed", "ferero", {"seed": 1}),
+        ("preference", "ferero", {"levels": Levels(3.3, 0.6)}),
+        ("method", "mgda", {"levels": None}),
+    ],
+)
+def test_a_checkpoint_of_another_run_is_refused(topic, name, changes, tmp_path):
+    first = tiny_training("ferero" if topic != "method" else "stch")
+    first.step()
+    first.save(tmp_path / "training.pt")
+    with pytest.raises(InputError, match=rf"(?s)^checkpoint: .* belongs to a run with another {topic}: expected "):
+        tiny_training(name, **changes).load(tmp_path / "training.pt")
+
+
+@pytest.mark.slow
+def test_the_gap_goes_where_it_is_wanted():
+    start = tiny_training("ls", levels=None, steps=250, every=250)
+    start.run()
+
+    def tuned(name, levels):
+        model = deepcopy(start.model)
+        course = tiny_training(name, levels=levels, model=model, steps=120, every=10, rate=3e-3).run()
+        (cpc, zh, en), weights = course.held_out[-1], course.weights[-1]
+        return cpc, zh - en, weights[1] - weights[2]
+
+    cpc, usual, _ = tuned("ls", None)
+    _, lower, towards_zh = tuned("ferero", Levels(cpc + 1, usual - 0.5))
+    _, higher, away = tuned("ferero", Levels(cpc + 1, usual + 0.5))
+    assert towards_zh > 0.2
+    assert away < -0.2
+    assert lower < usual - 0.1
+    assert higher > lower + 0.15
