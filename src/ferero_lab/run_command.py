@@ -34,6 +34,7 @@ def run(
     only: Annotated[list[str] | None, typer.Option(help="Only these figures or data sets: a,b or repeated.")] = None,
     methods: Annotated[list[str] | None, typer.Option(help="Only these methods: a,b or repeated.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="How long to train.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Mandarin in characters, syllables or toneless (speech).")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
     json: JsonOption = False,
@@ -46,7 +47,9 @@ def run(
 
         mode = _mode(quick, paper)
         experiment = registry.get(name)
-        settings = Settings(mode, seeds, _device(device), data, _words(only), _words(methods), epochs)
+        if unit is not None and name != "speech":
+            raise InputError(f"--unit: expected with speech alone, found with {name}; leave it out.")
+        settings = Settings(mode, seeds, _device(device), data, _words(only), _words(methods), epochs, unit)
         folder = Path("runs") / (name if mode == "ours" else f"{name}-{mode}") if out is None else out
     with sentences(f"interrupted; what is finished is kept in {folder}: the same command with --resume continues"):
         done = _run(experiment, settings, folder, resume, console, silent=json)

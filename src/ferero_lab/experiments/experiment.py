@@ -27,6 +27,7 @@ class Settings:
         only: names of data sets or panels to restrict the run to; empty for all.
         methods: names of methods to restrict it to; empty for all.
         epochs: how long; None for the experiment's own number.
+        unit: what Mandarin is written in, for speech; None for characters.
     """
 
     mode: str = "ours"
@@ -36,6 +37,7 @@ class Settings:
     only: tuple[str, ...] = ()
     methods: tuple[str, ...] = ()
     epochs: int | None = None
+    unit: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, without the data folder, which is a matter of the machine."""
@@ -65,7 +67,9 @@ class Context:
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of an experiment that is run once and kept: a function of settings and earlier parts, so that it can be repeated.
+    """A piece of an experiment that is run once and kept.
+
+    It is a function of settings and earlier parts, so that it can be repeated.
 
     Attributes:
         key: its name on disk: letters, digits, "-" and "_".

@@ -11,7 +11,7 @@ from ferero_lab.experiments.experiment import Experiment
 
 __all__ = ["get", "names"]
 
-MODULES = {name: f"ferero_lab.experiments.{name}" for name in ("synthetic", "images", "emotions", "fairness")}
+MODULES = {name: f"ferero_lab.experiments.{name}" for name in ("synthetic", "images", "emotions", "fairness", "speech")}
 
 
 def names() -> tuple[str, ...]:

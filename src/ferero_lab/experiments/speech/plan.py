@@ -1,0 +1,144 @@
+"""What a run of the speech experiment trains: on which recordings, how large a model, how long, by which methods."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ferero.errors import InputError
+from ferero_lab.data.speech.alphabet import UNITS
+from ferero_lab.experiments.experiment import Settings
+from ferero_lab.experiments.speech.wishes import METHODS, USUAL
+
+__all__ = ["Plan", "read_plan"]
+
+MANDARIN = tuple(unit for unit, language in UNITS.items() if language == "zh")
+STAGES = ("methods", "sweep", "timing", "sentences")
+"""What may follow pre-training."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the recognisers of a mode are trained.
+
+    Attributes:
+        mode: "quick", "ours" or "paper".
+        corpus: "words", "sentences", or "synthetic" for a quick run without a data folder.
+        size: of the conformer, a name in SIZES.
+        dropout: in the conformer.
+        unit: what Mandarin is written in: "characters", "syllables" or "toneless".
+        trimmed: whether the silence around the recordings is cut off.
+        seconds: of speech in a step, both languages together, in proportion to how much there is of each.
+        pretraining: passes over the training set from fresh weights.
+        pretraining_rate: AdamW's largest step there.
+        warm_up: over which share of pre-training it rises to that.
+        tuning: passes of each method from the pre-trained weights.
+        sweeping: passes of each model in the sweep of the gap.
+        rates: AdamW's steps that each method is tried with at the first seed.
+        seeds: how many, of tuning.
+        every: steps between two looks at the held-out losses.
+        shifts: by how much the gap is moved from that of linear scalarization, one model each.
+        shift: the same for the methods' own runs.
+        tightening: by which share the CPC loss is to be under that of linear scalarization.
+        tempo: largest change of an utterance's tempo while training.
+        pitch: largest change of its pitch.
+        methods: which.
+        stages: which of STAGES.
+    """
+
+    mode: str
+    corpus: str
+    size: str
+    seconds: float
+    pretraining: int
+    pretraining_rate: float
+    tuning: int
+    sweeping: int
+    rates: tuple[float, ...]
+    seeds: int
+    every: int
+    warm_up: float = 0.1
+    dropout: float = 0.1
+    unit: str = "characters"
+    trimmed: bool = False
+    shifts: tuple[float, ...] = (-0.3, -0.15, 0.0, 0.15, 0.3)
+    shift: float = -0.15
+    tightening: float = 0.1
+    tempo: float = 0.15
+    pitch: float = 0.1
+    methods: tuple[str, ...] = USUAL
+    stages: tuple[str, ...] = STAGES
+
+
+_OURS = Plan(
+    mode="ours",
+    corpus="sentences",
+    size="paper",
+    seconds=190.0,
+    pretraining=25,
+    pretraining_rate=1e-3,
+    warm_up=0.3,
+    tuning=10,
+    sweeping=6,
+    rates=(1e-4, 3e-4),
+    seeds=3,
+    every=10,
+    tempo=0.1,
+    pitch=0.05,
+)
+_QUICK = Plan(
+    mode="quick",
+    corpus="words",
+    size="small",
+    seconds=20.0,
+    pretraining=8,
+    pretraining_rate=3e-3,
+    tuning=3,
+    sweeping=1,
+    rates=(1e-3,),
+    seeds=1,
+    every=20,
+    dropout=0.0,
+    trimmed=True,
+    tempo=0.1,
+    pitch=0.05,
+    shifts=(),
+    methods=("ls", "ferero"),
+)
+_PLANS = {"quick": _QUICK, "ours": _OURS}
+
+
+def read_plan(settings: Settings) -> Plan:
+    """The mode's plan with what the user changed.
+
+    Raises:
+        InputError: a name in ``only`` or ``methods`` that there is not, or the paper's mode.
+    """
+    if settings.mode not in _PLANS:
+        raise InputError(
+            f"--{settings.mode}: the paper trains on 960 hours, and its settings make nothing of the recordings here; "
+            "leave it out. The model has the paper's size without it."
+        )
+    plan = _PLANS[settings.mode]
+    _check("--only", settings.only, STAGES)
+    _check("--methods", settings.methods, tuple(METHODS))
+    _check("--unit", () if settings.unit is None else (settings.unit,), MANDARIN)
+    wanted = ("ls", *settings.methods) if settings.methods else plan.methods
+    return replace(
+        plan,
+        corpus="synthetic" if settings.mode == "quick" and settings.data is None else plan.corpus,
+        unit=settings.unit or plan.unit,
+        tuning=settings.epochs or plan.tuning,
+        seeds=settings.seeds or plan.seeds,
+        methods=tuple(name for name in METHODS if name in wanted),
+        stages=tuple(name for name in STAGES if name in settings.only) or plan.stages,
+    )
+
+
+def _check(option: str, given: Sequence[str], known: Sequence[str]) -> None:
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            guess = f"; did you mean {close[0]!r}?" if close else "."
+            raise InputError(f"{option}: expected some of {', '.join(known)}, found {name!r}{guess}")
