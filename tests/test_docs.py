@@ -5,13 +5,17 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from tests.lab.speech.test_speech_story import PLAN, _found
 
 from ferero.errors import InputError
 from ferero_lab.experiments import registry
+from ferero_lab.experiments.speech.story import tell_story
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -69,7 +73,7 @@ def test_results_of_experiments_say_what_ran_where_and_nothing_of_the_machine() 
         config = result["config"]
         assert config["options"]["experiment"] == result["name"] == name.partition("-")[0]
         assert {"ferero", "python", "torch"} <= set(config["versions"])
-        assert config["device"] == ("NVIDIA H200" if name in {"images", "images-paper"} else "cpu")
+        assert config["device"] == ("NVIDIA H200" if name in {"images", "images-paper", "speech"} else "cpu")
         assert "data" not in config["options"]
         assert not re.search(r"/(?:tmp|home|work|root)/", json.dumps(result)), name
 
@@ -78,6 +82,42 @@ def test_a_goal_that_rounding_would_hide_is_shown_as_missed() -> None:
     figure = script("experiments_table")._figure
     assert figure(1.0503, 1.05) == "1.0503"
     assert figure(1.0497, 1.05) == "1.05"
+
+
+def speech_results() -> dict[str, Any]:
+    """What keeping two made-up runs would give: one of sentences, one of words."""
+    plans = {"speech": PLAN, "speech-quick": replace(PLAN, mode="quick")}
+    stories = {name: tell_story(plan, _found()) for name, plan in plans.items()}
+    keep_run = script("keep_run")
+    return {
+        name: {"name": "speech", "measures": story.measures, "tables": keep_run.tables_of(story)}
+        for name, story in stories.items()
+    }
+
+
+def test_tables_of_speech_are_found_in_its_report_and_empty_without_one() -> None:
+    module = script("experiments_table")
+    names = [name for name in module.TABLES if name.startswith("speech-")]
+    assert len(names) == 10
+    for name in names:
+        assert module.TABLES[name](speech_results()).startswith("| "), name
+        assert module.TABLES[name]({}) == "", name
+    assert "| FERERO (the paper) | 5.4 | 4.9 |" in module.TABLES["speech-errors"](speech_results())
+    settings = module.TABLES["speech-settings"](speech_results())
+    assert "| passes of tuning; steps to choose from | 15; 0.0001, 0.0002 |" in settings
+    assert "| FERERO | 27.50 ± 1.50 (0.60) |" in module.TABLES["speech-small"](speech_results())
+    assert "the paper" not in module.TABLES["speech-small"](speech_results())
+
+
+def test_goals_of_speech_are_judged_by_the_experiment() -> None:
+    module = script("experiments_table")
+    lines = {line[0]: line[1:] for line in module._speech_goals(speech_results())}
+    goal = "below 0, or one standard error and a smaller gap"
+    assert lines["speech: average error minus that of LS, points"] == ["-2 ± 1", goal, "reached", "test set"]
+    assert lines["speech: violation of a constraint, worst seed"] == ["0.015", "0.02", "reached", "dev set"]
+    worse = lines["recorded words: character errors, worse language, %"]
+    assert worse == ["25.5", "25", "**missed**", "unseen speakers"]
+    assert module._speech_goals({}) == []
 
 
 def test_pictures_of_the_experiments_page_are_those_that_are_kept() -> None:

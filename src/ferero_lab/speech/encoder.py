@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ferero.errors import InputError, MissingExtraError
 from ferero_lab.speech.features import encoder_frames
 
-__all__ = ["SIZES", "ChannelNorm", "Conformer", "ConformerSize", "conformer"]
+__all__ = ["SIZES", "ChannelNorm", "Conformer", "ConformerSize", "PositionMap", "conformer"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,14 @@ class ChannelNorm(nn.LayerNorm):
         return super().forward(values.transpose(1, 2)).transpose(1, 2)
 
 
+class PositionMap(nn.Linear):
+    """A linear map of relative positions, which are the same for all utterances of a batch: computed for the first."""
+
+    def forward(self, values: Tensor) -> Tensor:
+        """(n, positions, width), n times the same, to (n, positions, outputs)."""
+        return super().forward(values[:1]).expand(len(values), -1, -1)
+
+
 class Conformer(nn.Module):
     """Features to states, a quarter as many.
 
@@ -99,10 +107,10 @@ class Conformer(nn.Module):
 def conformer(size: ConformerSize, bins: int = 80) -> Conformer:
     """A conformer with fresh weights, drawn from torch's global generator.
 
-    The layers are those of transformers' ParakeetEncoder, with two changes. Batch norm becomes `ChannelNorm`: batch
+    The layers are those of transformers' ParakeetEncoder, with three changes. Batch norm becomes `ChannelNorm`: batch
     norm mixes the utterances of a batch and counts their padding. And linear maps and convolutions start as torch
     starts them, 1 / sqrt(inputs) wide: with a fixed width of 0.02 so little of the features passes a narrow encoder
-    that its first gradients are in the thousands.
+    that its first gradients are in the thousands. Positions are mapped once for a batch: see `PositionMap`.
 
     Args:
         size: see SIZES.
@@ -121,6 +129,8 @@ def conformer(size: ConformerSize, bins: int = 80) -> Conformer:
         for name, child in list(module.named_children()):
             if isinstance(child, nn.BatchNorm1d):
                 setattr(module, name, ChannelNorm(size.width))
+            if name == "relative_k_proj" and isinstance(child, nn.Linear):
+                setattr(module, name, PositionMap(child.in_features, child.out_features, bias=False))
     return Conformer(layers)
 
 

@@ -11,7 +11,15 @@ from torch import nn
 import ferero
 from ferero_lab.experiments.speech.drivers import driver_for
 from ferero_lab.experiments.speech.losses import NAMES, draw, training_losses
-from ferero_lab.experiments.speech.wishes import METHODS, TITLES, Levels, levels_after, method_named, preference_of
+from ferero_lab.experiments.speech.wishes import (
+    METHODS,
+    TITLES,
+    Gains,
+    Levels,
+    levels_after,
+    method_named,
+    preference_of,
+)
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")
@@ -26,7 +34,7 @@ def given_of(sets, seed=0):
 def made(name, levels=LEVELS, rate=1e-2):
     model = tiny_model(tiny_sets(), dropout=0.0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
-    return model, optimizer, driver_for(model, optimizer, preference_of(name, levels), method_named(name))
+    return model, optimizer, driver_for(model, optimizer, preference_of(name, levels), method_named(name, Gains()))
 
 
 def parameters_of(model):
@@ -123,7 +131,7 @@ def test_levels_bind_where_linear_scalarization_ended():
 
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_asked_of_a_method_is_what_it_understands(name):
-    method = method_named(name)
+    method = method_named(name, Gains())
     preference = preference_of(name, Levels(cpc=2.0, gap=0.3))
     assert method.understands(preference) is None
     assert tuple(preference.names) == NAMES

@@ -59,7 +59,7 @@ class Bench:
         """A model with random weights."""
         torch.manual_seed(seed)
         size = replace(SIZES[self.plan.size], dropout=self.plan.dropout)
-        return Recogniser(size, self.sets.symbols()).to(self.device)
+        return Recogniser(size, self.sets.symbols(), future_steps=self.plan.future).to(self.device)
 
     def pretrained(self, context: Context, seed: int) -> Recogniser:
         """The model that pre-training gave."""
@@ -102,7 +102,7 @@ class Bench:
             model,
             self.sets,
             preference_of(name, levels),
-            method_named(name),
+            method_named(name, self.plan.gains),
             schedule,
             seed=seed,
             device=self.device,

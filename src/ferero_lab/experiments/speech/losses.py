@@ -65,7 +65,9 @@ def draw(batches: Mapping[str, Batch], generator: torch.Generator, steps: int, *
     warped, hidden = {}, {}
     for language, batch in batches.items():
         features, lengths = warp(batch.features, batch.lengths, generator, tempo=tempo, pitch=pitch)
-        hidden[language] = hide(lengths, generator, frames=features.shape[1], steps=steps, bins=features.shape[2])
+        hidden[language] = hide(
+            lengths, generator, frames=features.shape[1], spacing=spacing_of(steps), steps=steps, bins=features.shape[2]
+        )
         warped[language] = replace(batch, features=features, lengths=lengths)
     return Given(warped, hidden)
 
@@ -116,6 +118,11 @@ def held_out_sums(model: Recogniser, batches: Mapping[str, Sequence[Batch]]) -> 
     )
 
 
+def spacing_of(steps: int) -> int:
+    """How far stretches of so many frames lie apart: a quarter of the time is hidden."""
+    return 4 * steps + 1
+
+
 def mixed(device: torch.device) -> AbstractContextManager[None]:
     """bf16 on a GPU, float32 elsewhere."""
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
@@ -123,7 +130,8 @@ def mixed(device: torch.device) -> AbstractContextManager[None]:
 
 def _held_out(model: Recogniser, language: str, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
     steps, frames = model.contrast.steps, batch.features.shape[1]
-    hidden = fixed_hide(batch.lengths, frames=frames, steps=steps, bins=batch.features.shape[2])
+    bins = batch.features.shape[2]
+    hidden = fixed_hide(batch.lengths, frames=frames, spacing=spacing_of(steps), steps=steps, bins=bins)
     with mixed(batch.features.device):
         heard, lengths = model.encode(batch.features, batch.lengths)
         states, _ = model.encode(blank(batch.features, hidden, steps), batch.lengths)

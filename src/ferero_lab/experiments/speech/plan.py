@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ferero.errors import InputError
 from ferero_lab.data.speech.alphabet import UNITS
 from ferero_lab.experiments.experiment import Settings
-from ferero_lab.experiments.speech.wishes import METHODS, USUAL
+from ferero_lab.experiments.speech.wishes import METHODS, USUAL, Gains
 
 __all__ = ["Plan", "read_plan"]
 
@@ -27,6 +27,7 @@ class Plan:
         corpus: "words", "sentences", or "synthetic" for a quick run without a data folder.
         size: of the conformer, a name in SIZES.
         dropout: in the conformer.
+        future: how many frames of the encoder (40 ms each) CPC predicts.
         unit: what Mandarin is written in: "characters", "syllables" or "toneless".
         trimmed: whether the silence around the recordings is cut off.
         seconds: of speech in a step, both languages together, in proportion to how much there is of each.
@@ -41,6 +42,7 @@ class Plan:
         shifts: by how much the gap is moved from that of linear scalarization, one model each.
         shift: the same for the methods' own runs.
         tightening: by which share the CPC loss is to be under that of linear scalarization.
+        gains: of FERERO's controller.
         tempo: largest change of an utterance's tempo while training.
         pitch: largest change of its pitch.
         methods: which.
@@ -60,11 +62,13 @@ class Plan:
     every: int
     warm_up: float = 0.1
     dropout: float = 0.1
+    future: int = 2
     unit: str = "characters"
     trimmed: bool = False
     shifts: tuple[float, ...] = (-0.3, -0.15, 0.0, 0.15, 0.3)
     shift: float = -0.15
     tightening: float = 0.1
+    gains: Gains = field(default_factory=Gains)
     tempo: float = 0.15
     pitch: float = 0.1
     methods: tuple[str, ...] = USUAL
@@ -81,9 +85,10 @@ _OURS = Plan(
     warm_up=0.3,
     tuning=10,
     sweeping=6,
-    rates=(1e-4, 3e-4),
+    rates=(2e-4, 5e-4),
     seeds=3,
-    every=10,
+    every=20,
+    gains=Gains(proportional=10.0, integral_time=50.0),
     tempo=0.1,
     pitch=0.05,
 )
@@ -92,20 +97,22 @@ _QUICK = Plan(
     corpus="words",
     size="small",
     seconds=20.0,
-    pretraining=8,
+    pretraining=7,
     pretraining_rate=3e-3,
-    tuning=3,
+    tuning=2,
     sweeping=1,
     rates=(1e-3,),
     seeds=1,
-    every=20,
+    every=25,
     dropout=0.0,
     trimmed=True,
     tempo=0.1,
     pitch=0.05,
     shifts=(),
+    tightening=0.02,
     methods=("ls", "ferero"),
 )
+_SYNTHETIC = replace(_QUICK, corpus="synthetic", pretraining=30, tuning=20)
 _PLANS = {"quick": _QUICK, "ours": _OURS}
 
 
@@ -120,14 +127,13 @@ def read_plan(settings: Settings) -> Plan:
             f"--{settings.mode}: the paper trains on 960 hours, and its settings make nothing of the recordings here; "
             "leave it out. The model has the paper's size without it."
         )
-    plan = _PLANS[settings.mode]
+    plan = _SYNTHETIC if settings.mode == "quick" and settings.data is None else _PLANS[settings.mode]
     _check("--only", settings.only, STAGES)
     _check("--methods", settings.methods, tuple(METHODS))
     _check("--unit", () if settings.unit is None else (settings.unit,), MANDARIN)
     wanted = ("ls", *settings.methods) if settings.methods else plan.methods
     return replace(
         plan,
-        corpus="synthetic" if settings.mode == "quick" and settings.data is None else plan.corpus,
         unit=settings.unit or plan.unit,
         tuning=settings.epochs or plan.tuning,
         seeds=settings.seeds or plan.seeds,

@@ -21,7 +21,8 @@ from ferero_lab.speech.prepare import Prepared, prepare
 
 __all__ = ["Sets", "check_there", "load_sets"]
 
-_HELD_OUT_FRAMES = 60_000
+_HELD_OUT_FRAMES = {"cuda": 60_000}
+_FEW_FRAMES = 4_000
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,9 @@ class Sets:
         }
 
     def held_out(self, split: str, device: torch.device) -> dict[str, list[Batch]]:
-        """Every utterance of a split once."""
-        return {
-            language: batches_of(self.prepared[language, split], _HELD_OUT_FRAMES, device) for language in LANGUAGES
-        }
+        """Every utterance of a split once; in large batches on a GPU, in small ones that fit a CPU's caches."""
+        frames = _HELD_OUT_FRAMES.get(device.type, _FEW_FRAMES)
+        return {language: batches_of(self.prepared[language, split], frames, device) for language in LANGUAGES}
 
     def sizes(self) -> dict[str, dict[str, int]]:
         """Utterances by language and split."""

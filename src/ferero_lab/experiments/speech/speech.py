@@ -20,7 +20,7 @@ class SpeechExperiment:
 
     name = "speech"
     summary = "a recogniser of two languages under two constraints, on recordings"
-    defaults: Mapping[str, Any] = {"threads": 2, "methods": list(METHODS)}
+    defaults: Mapping[str, Any] = {"methods": list(METHODS)}
 
     def parts(self, settings: Settings) -> Sequence[Part]:
         """Pre-training, then each method, the sweep of the gap, the time of a step, and sentences."""

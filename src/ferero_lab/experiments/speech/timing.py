@@ -26,7 +26,7 @@ def time_steps(plan: Plan, context: Context) -> Found:
     """The median over rounds of the ratio of two steps next to each other, and the median times in milliseconds."""
     bench = Bench.of(plan, context)
     model = bench.fresh(0)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=bench.device.type == "cuda")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
     streams = bench.sets.streams(plan.seconds, 0, bench.device)
     given = draw(
         {language: stream.next() for language, stream in streams.items()},

@@ -106,7 +106,7 @@ class Training:
     ) -> None:
         self.model, self.schedule, self.device = model.to(device), schedule, device
         self.optimizer = torch.optim.AdamW(
-            model.parameters(), lr=schedule.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=device.type == "cuda"
+            model.parameters(), lr=schedule.rate, betas=(0.9, 0.98), weight_decay=0.01, fused=True
         )
         self._rates = torch.optim.lr_scheduler.LambdaLR(self.optimizer, schedule.factor)
         self._streams = sets.streams(schedule.seconds, seed, device)

@@ -11,7 +11,7 @@ from ferero.methods import Method
 from ferero.preference import Preference
 from ferero_lab.experiments.speech.losses import NAMES
 
-__all__ = ["METHODS", "TITLES", "USUAL", "Levels", "levels_after", "method_named", "preference_of"]
+__all__ = ["METHODS", "TITLES", "USUAL", "Gains", "Levels", "levels_after", "method_named", "preference_of"]
 
 METHODS = ("ctc", "ls", "ferero", "ferero-sa", "mgda", "stch")
 """By name, in the order in which they are run: the constraints are set by where `ls` ends."""
@@ -25,6 +25,18 @@ TITLES = {
     "mgda": "MGDA",
     "stch": "smooth Tchebycheff",
 }
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Of FERERO's controller.
+
+    It measures a violation against the size of the losses. Losses that cannot come near 0, as those of a recogniser
+    with little to learn from, move by a small share of their size only, and want larger gains.
+    """
+
+    proportional: float = 1.0
+    integral_time: float = 100.0
 
 
 @dataclass(frozen=True)
@@ -47,12 +59,12 @@ def levels_after(losses: Mapping[str, float], *, tightening: float, shift: float
     return Levels(cpc=(1 - tightening) * losses["cpc"], gap=losses["zh"] - losses["en"] + shift)
 
 
-def method_named(name: str) -> Method[Any]:
+def method_named(name: str, gains: Gains) -> Method[Any]:
     """An instance."""
     known: dict[str, Method[Any]] = {
         "ctc": ferero.FereroPI(),
         "ls": ferero.LinearScalarization(),
-        "ferero": ferero.FereroPI(),
+        "ferero": ferero.FereroPI(proportional=gains.proportional, integral_time=gains.integral_time),
         "ferero-sa": ferero.FereroSA(),
         "mgda": ferero.MGDA(),
         "stch": ferero.SmoothTchebycheff(),
