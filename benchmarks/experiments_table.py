@@ -264,7 +264,6 @@ def speech_settings(results: Results) -> str:
     if "speech" not in results:
         return ""
     plan = results["speech"]["measures"]["plan"]
-    gains = plan["gains"]
     settings = {
         "speech in a step, both languages, seconds": [plan["seconds"]],
         "passes of pre-training; largest step": [plan["pretraining"], plan["pretraining_rate"]],
@@ -273,7 +272,7 @@ def speech_settings(results: Results) -> str:
         "frames of 40 ms that are hidden in a stretch and predicted": [plan["future"]],
         "optimizer steps between two looks at the dev set": [plan["every"]],
         "eps_1 under where LS ended, as a share; eps_2 moved by": [plan["tightening"], plan["shift"]],
-        "FERERO's gains: proportional; integral time in steps": [gains["proportional"], gains["integral_time"]],
+        "floors of CPC, Mandarin, English, as a share of where LS ended": [plan["floors"]],
         "dropout; largest change of tempo and pitch": [plan["dropout"], [plan["tempo"], plan["pitch"]]],
     }
     return _markdown(("setting", "value"), [[words, _listed(values)] for words, values in settings.items()])

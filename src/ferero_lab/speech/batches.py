@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 
 from ferero.errors import InputError
 from ferero_lab.speech.batch import Batch
 from ferero_lab.speech.prepare import Prepared
 
-__all__ = ["Batches", "Joined", "batches_of", "joined"]
+__all__ = ["Batches", "batches_of"]
 
 _JITTER = 0.1
 
@@ -135,32 +133,6 @@ def batches_of(prepared: Prepared, frames_per_batch: int, device: torch.device |
     _check_budget(frames_per_batch)
     gather = _Gather(prepared, torch.device(device), resident=False)
     return [gather(index) for index in _cut(prepared.lengths, prepared.lengths.argsort(stable=True), frames_per_batch)]
-
-
-@dataclass(frozen=True)
-class Joined:
-    """Two batches for one pass through the encoder.
-
-    Attributes:
-        features: (n + m, frames, bins), zeros after the end.
-        lengths: (n + m,).
-        count: n, how many are of the first batch.
-    """
-
-    features: Tensor
-    lengths: Tensor
-    count: int
-
-    def apart(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """What belongs to the first batch and to the second, of something with n + m rows."""
-        return values[: self.count], values[self.count :]
-
-
-def joined(first: Batch, second: Batch) -> Joined:
-    """The features of both, padded to the longer one."""
-    frames = max(first.features.shape[1], second.features.shape[1])
-    features = [pad(each.features, (0, 0, 0, frames - each.features.shape[1])) for each in (first, second)]
-    return Joined(torch.cat(features), torch.cat([first.lengths, second.lengths]), len(first))
 
 
 class _Gather:

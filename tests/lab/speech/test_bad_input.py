@@ -18,7 +18,7 @@ from ferero_lab.experiments.speech.measuring import measure
 from ferero_lab.experiments.speech.plan import read_plan
 from ferero_lab.experiments.speech.sets import check_there, load_sets
 from ferero_lab.experiments.speech.training import Training
-from ferero_lab.experiments.speech.wishes import Gains, Levels, method_named, preference_of
+from ferero_lab.experiments.speech.wishes import Levels, method_named, preference_of
 from ferero_lab.speech.prepare import TOO_LONG, TOO_SHORT, UNREADABLE
 
 soundfile = pytest.importorskip("soundfile")
@@ -144,7 +144,7 @@ def test_training_on_the_rest_is_finite(folder, name):
         tiny_model(sets),
         sets,
         preference,
-        method_named(name, Gains()),
+        method_named(name),
         tiny_schedule(steps=3, every=1, seconds=100.0),
         seed=0,
         device=CPU,
@@ -205,5 +205,5 @@ def test_one_utterance_to_train_on_is_enough(tmp_path):
     rows += [("zh", "z", "train", "大大", NOISE), ("en", "e", "train", "SUN", NOISE)]
     sets = sets_of(write(tmp_path, rows))
     preference, schedule = preference_of("ls", None), tiny_schedule(steps=2)
-    training = Training(tiny_model(sets), sets, preference, method_named("ls", Gains()), schedule, seed=0, device=CPU)
+    training = Training(tiny_model(sets), sets, preference, method_named("ls"), schedule, seed=0, device=CPU)
     assert torch.tensor(training.run().held_out).isfinite().all()

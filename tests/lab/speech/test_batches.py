@@ -5,7 +5,7 @@ import torch
 
 from ferero.errors import InputError
 from ferero_lab.data.speech.corpus import Utterance
-from ferero_lab.speech.batches import Batches, batches_of, joined
+from ferero_lab.speech.batches import Batches, batches_of
 from ferero_lab.speech.prepare import Prepared
 from ferero_lab.speech.store import stored
 
@@ -118,18 +118,6 @@ def test_a_subset_is_gathered_from_the_features_it_shares():
     batch = stream.next()
     check(batch, prepared)
     assert sorted(batch.index.tolist()) == [0, 1, 2]
-
-
-def test_two_batches_become_one_and_come_apart_again():
-    english, mandarin = (batches_of(made(count=4, seed=seed, longest=n), 10**6)[0] for seed, n in ((0, 200), (1, 90)))
-    both = joined(mandarin, english)
-    frames = english.features.shape[1]
-    assert both.features.shape == (8, frames, 4)
-    one, two = both.apart(both.features)
-    assert torch.equal(two, english.features)
-    assert torch.equal(one[:, : mandarin.features.shape[1]], mandarin.features)
-    assert not one[:, mandarin.features.shape[1] :].any()
-    assert both.lengths.tolist() == mandarin.lengths.tolist() + english.lengths.tolist()
 
 
 def test_arguments_are_checked():

@@ -14,7 +14,6 @@ from ferero_lab.experiments.speech.losses import NAMES, draw, training_losses
 from ferero_lab.experiments.speech.wishes import (
     METHODS,
     TITLES,
-    Gains,
     Levels,
     levels_after,
     method_named,
@@ -34,7 +33,11 @@ def given_of(sets, seed=0):
 def made(name, levels=LEVELS, rate=1e-2):
     model = tiny_model(tiny_sets(), dropout=0.0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate)
-    return model, optimizer, driver_for(model, optimizer, preference_of(name, levels), method_named(name, Gains()))
+    return (
+        model,
+        optimizer,
+        driver_for(model, optimizer, preference_of(name, levels), method_named(name), levels.floors),
+    )
 
 
 def parameters_of(model):
@@ -123,15 +126,36 @@ def test_a_batch_without_mandarin_to_learn_leaves_its_weight_and_loss_alone(name
 def test_levels_bind_where_linear_scalarization_ended():
     losses = {"cpc": 3.0, "zh": 2.5, "en": 1.5}
     levels = levels_after(losses, tightening=0.1, shift=-0.15)
-    assert vars(levels) == pytest.approx({"cpc": 2.7, "gap": 0.85})
+    assert (levels.cpc, levels.gap, levels.floors) == (pytest.approx(2.7), pytest.approx(0.85), (0, 0, 0))
     assert levels.violations(losses) == pytest.approx({"cpc": 0.3, "gap": 0.15})
     assert levels.violations({"cpc": 2.0, "zh": 1.85, "en": 1.0}) == pytest.approx({"cpc": 0.0, "gap": 0.0})
     assert levels.violations({"cpc": 2.7, "zh": 1.0, "en": 1.0})["gap"] == pytest.approx(0.85)
 
 
+def test_floors_change_the_unit_of_the_losses_and_nothing_that_is_wanted_of_them():
+    losses = {"cpc": 3.0, "zh": 2.5, "en": 1.5}
+    levels = levels_after(losses, tightening=0.1, shift=-0.15, floors=(0.9, 0.5, 0.2))
+    assert levels.floors == pytest.approx((2.7, 1.25, 0.3))
+    seen = torch.tensor([losses[name] for name in NAMES], dtype=torch.float64)
+    violated = preference_of("ferero", levels).violation(seen - torch.tensor(levels.floors, dtype=torch.float64))
+    assert violated.tolist() == pytest.approx(list(levels.violations(losses).values()))
+
+
+def test_a_loss_above_its_floor_is_steered_harder():
+    weights = {}
+    for share in (0.0, 0.9):
+        levels = Levels(cpc=3.0, gap=0.0, floors=(share * 3.0, 0.0, 0.0))
+        _, _, driver = made("ferero", levels)
+        for _ in range(5):
+            driver.observe({"cpc": 3.3, "zh": 2.0, "en": 2.0})
+            driver.step(given_of(tiny_sets()))
+        weights[share] = driver.told()["weights"]
+    assert weights[0.9][0] > weights[0.0][0] + 0.1
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_asked_of_a_method_is_what_it_understands(name):
-    method = method_named(name, Gains())
+    method = method_named(name)
     preference = preference_of(name, Levels(cpc=2.0, gap=0.3))
     assert method.understands(preference) is None
     assert tuple(preference.names) == NAMES

@@ -71,9 +71,10 @@ def test_levels_follow_from_linear_scalarization_at_the_same_seed():
         seed_key("ls", 1): run(30.0, cpc=5.0, zh=1.0, en=2.0),
         search_key("ferero"): {"runs": [run(1.0, cpc=1.0)]},
     }
-    plan = replace(PLAN, tightening=0.1, shift=-0.15)
-    assert vars(levels_of(plan, found, 0)) == pytest.approx({"cpc": 3.6, "gap": 0.65})
-    assert vars(levels_of(plan, found, 1)) == pytest.approx({"cpc": 4.5, "gap": -1.15})
+    plan = replace(PLAN, tightening=0.1, shift=-0.15, floors=(0.5, 0.0, 0.25))
+    first, second = (levels_of(plan, found, seed) for seed in (0, 1))
+    assert (first.cpc, first.gap, *first.floors) == pytest.approx((3.6, 0.65, 2.0, 0.0, 0.3))
+    assert (second.cpc, second.gap, *second.floors) == pytest.approx((4.5, -1.15, 2.5, 0.0, 0.5))
 
 
 @pytest.fixture
@@ -109,8 +110,12 @@ def test_all_parts_on_a_tiny_corpus(tiny, tmp_path):
     chosen = best_run(found["ferero-search"])
     assert found["ferero-1"]["rate"] == found["sweep-0"]["rate"] == chosen["rate"]
     end = best_run(found["ls-search"])["dev"]["losses"]
-    assert chosen["levels"] == pytest.approx({"cpc": 0.9 * end["cpc"], "gap": end["zh"] - end["en"] + PLAN.shift})
-    assert found["sweep-0"]["levels"] == pytest.approx({"cpc": end["cpc"], "gap": end["zh"] - end["en"] + 0.3})
+    gap = end["zh"] - end["en"]
+    for levels, cpc, moved in (
+        (chosen["levels"], 1 - PLAN.tightening, PLAN.shift),
+        (found["sweep-0"]["levels"], 1.0, 0.3),
+    ):
+        assert (levels["cpc"], levels["gap"]) == pytest.approx((cpc * end["cpc"], gap + moved))
     for key in ("ls-1", "ferero-1", "sweep-0", "pretrain-0"):
         course = found[key]["course"]
         assert course["steps"][0] == 0

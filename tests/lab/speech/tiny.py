@@ -8,7 +8,7 @@ from ferero_lab.data.speech import Alphabet, words_like
 from ferero_lab.data.speech.corpus import LANGUAGES, SPLITS
 from ferero_lab.experiments.speech.sets import Sets
 from ferero_lab.experiments.speech.training import Schedule, Training
-from ferero_lab.experiments.speech.wishes import Gains, Levels, method_named, preference_of
+from ferero_lab.experiments.speech.wishes import Levels, method_named, preference_of
 from ferero_lab.speech.encoder import ConformerSize
 from ferero_lab.speech.prepare import prepare
 from ferero_lab.speech.recogniser import Recogniser
@@ -43,5 +43,5 @@ def tiny_schedule(**changes):
 def tiny_training(name="ferero", *, levels=LEVELS, seed=0, model=None, **changes):
     sets = tiny_sets()
     model = tiny_model(sets) if model is None else model
-    method, preference = method_named(name, Gains()), preference_of(name, levels)
+    method, preference = method_named(name), preference_of(name, levels)
     return Training(model, sets, preference, method, tiny_schedule(**changes), seed=seed, device=CPU)

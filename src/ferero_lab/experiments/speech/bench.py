@@ -102,10 +102,11 @@ class Bench:
             model,
             self.sets,
             preference_of(name, levels),
-            method_named(name, self.plan.gains),
+            method_named(name),
             schedule,
             seed=seed,
             device=self.device,
+            floors=None if levels is None else levels.floors,
         )
         course = training.run(checkpoint, advance)
         found: dict[str, Any] = {

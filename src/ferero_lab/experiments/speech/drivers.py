@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 import ferero
 from ferero.methods import Method
 from ferero.preference import Preference
-from ferero_lab.experiments.speech.losses import Given, training_losses
+from ferero_lab.experiments.speech.losses import NAMES, Given, training_losses
 from ferero_lab.speech.recogniser import Recogniser
 
 __all__ = ["Driver", "driver_for"]
@@ -40,27 +40,37 @@ class Driver(Protocol):
 
 
 def driver_for(
-    model: Recogniser, optimizer: torch.optim.Optimizer, preference: Preference, method: Method[Any]
+    model: Recogniser,
+    optimizer: torch.optim.Optimizer,
+    preference: Preference,
+    method: Method[Any],
+    floors: Sequence[float],
 ) -> Driver:
-    """The cheap one where the method reads losses only."""
+    """The cheap one where the method reads losses only; it sees them less their floors (3,)."""
     kind = _Steered if method.requires <= {"losses"} else _Stepped
-    return kind(model, optimizer, preference, method)
+    return kind(model, optimizer, preference, method, floors)
 
 
 class _Steered:
     """``loss = steer(losses)``; the constraints are driven by the held-out losses."""
 
     def __init__(
-        self, model: Recogniser, optimizer: torch.optim.Optimizer, preference: Preference, method: Method[Any]
+        self,
+        model: Recogniser,
+        optimizer: torch.optim.Optimizer,
+        preference: Preference,
+        method: Method[Any],
+        floors: Sequence[float],
     ) -> None:
         device = next(model.parameters()).device
         self._model, self._optimizer = model, optimizer
         self._steer = ferero.Steer(preference, method).to(device)
+        self._floors = torch.tensor(floors, device=device)
         self._seen, self._training = (torch.zeros(preference.m, device=device) for _ in range(2))
 
     def step(self, given: Given) -> None:
         losses, counts = training_losses(self._model, given)
-        loss = self._steer(losses, counts)
+        loss = self._steer(losses - self._floors, counts)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self._model.parameters(), _CLIP)
@@ -70,7 +80,9 @@ class _Steered:
         self._training += here * (losses.detach() - self._training) / self._seen.clamp(1, _MEMORY)
 
     def observe(self, losses: Mapping[str, float]) -> None:
-        self._steer.observe(**losses)
+        self._steer.observe(
+            **{name: losses[name] - float(floor) for name, floor in zip(NAMES, self._floors, strict=True)}
+        )
 
     def told(self) -> dict[str, list[float]]:
         steer = self._steer
@@ -90,11 +102,17 @@ class _Stepped:
     """Methods of a gramian or of slopes, which the training losses drive."""
 
     def __init__(
-        self, model: Recogniser, optimizer: torch.optim.Optimizer, preference: Preference, method: Method[Any]
+        self,
+        model: Recogniser,
+        optimizer: torch.optim.Optimizer,
+        preference: Preference,
+        method: Method[Any],
+        floors: Sequence[float],
     ) -> None:
+        self._floors = torch.tensor(floors, device=next(model.parameters()).device)
         self._stepper = ferero.Stepper(
             model,
-            lambda model, given: training_losses(model, given)[0],
+            lambda model, given: training_losses(model, given)[0] - self._floors,
             preference,
             optimizer,
             method=method,
@@ -110,7 +128,8 @@ class _Stepped:
 
     def told(self) -> dict[str, list[float]]:
         stepper = self._stepper
-        return _told(stepper.losses, stepper.weights, stepper.multipliers, stepper.preference)
+        training = stepper.losses + self._floors.to(stepper.losses)
+        return _told(training, stepper.weights, stepper.multipliers, stepper.preference)
 
     def state_dict(self) -> dict[str, Any]:
         return self._stepper.state_dict()

@@ -15,10 +15,7 @@ from ferero_lab.speech.error_rates import error_rate
 from ferero_lab.speech.greedy import greedy
 from ferero_lab.speech.recogniser import Recogniser
 
-__all__ = ["UNITS", "Decoder", "measure", "transcripts"]
-
-UNITS = {"zh": "characters", "en": "words"}
-"""In what errors are counted."""
+__all__ = ["Decoder", "measure", "transcripts"]
 
 Decoder = Callable[[Tensor, Tensor], list[list[int]]]
 """Log-probabilities (n, frames, 1 + symbols) and lengths (n,) to symbols."""
@@ -29,7 +26,8 @@ def measure(
 ) -> dict[str, Any]:
     """Losses, their standard errors, error rates in percent, their average and gap.
 
-    The error rate of English is counted in words (WER), that of Mandarin in characters (CER), as the paper does.
+    The error rate of English is counted in words (WER), that of Mandarin in characters (CER), as the paper does; or in
+    syllables, where it is written in them.
     """
     batches = sets.held_out(split, device)
     sums = held_out_sums(model, batches)
@@ -41,7 +39,7 @@ def measure(
         heard = transcripts(model, sets, language, split, several, decoder)
         alphabet, utterances = sets.alphabets[language], sets.prepared[language, split].utterances
         truths = [alphabet.reference(each) for each in utterances]
-        rate = error_rate(truths, heard, UNITS[language])
+        rate = error_rate(truths, heard, "characters" if alphabet.unit == "characters" else "words")
         letters = error_rate(truths, heard, "characters")
         found[language] = {
             "error": 100 * rate.rate,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 
 from ferero_lab.experiments.experiment import Context, Found, Part
@@ -68,7 +69,7 @@ def runs_of(name: str, found: Mapping[str, Found]) -> list[Found]:
 
 def levels_of(plan: Plan, found: Mapping[str, Found], seed: int) -> Levels:
     """Set by where linear scalarization ended on the dev set, from the same pre-trained weights."""
-    return levels_after(_ends(found, seed), tightening=plan.tightening, shift=plan.shift)
+    return levels_after(_ends(found, seed), tightening=plan.tightening, shift=plan.shift, floors=plan.floors)
 
 
 def pretrain(plan: Plan, seed: int, context: Context) -> Found:
@@ -84,6 +85,7 @@ def pretrain(plan: Plan, seed: int, context: Context) -> Found:
         **found,
         "method": "start",
         "parameters": {"encoder": sum(each.numel() for each in model.encoder_parameters()), "all": count},
+        "plan": asdict(plan),
         "corpus": bench.sets.name,
         "sizes": bench.sets.sizes(),
         "hours": {language: bench.sets.frames(language) / 360_000 for language in bench.sets.alphabets},
@@ -131,7 +133,8 @@ def tune(plan: Plan, name: str, seed: int, context: Context) -> Found:
 def sweep(plan: Plan, index: int, context: Context) -> Found:
     """FERERO with another gap, for a shorter time; the bound on CPC is left where linear scalarization ended."""
     bench = Bench.of(plan, context)
-    levels = levels_after(_ends(context.found, 0), tightening=0.0, shift=plan.shifts[index])
+    ends = _ends(context.found, 0)
+    levels = levels_after(ends, tightening=0.0, shift=plan.shifts[index], floors=plan.floors)
     return bench.train(
         bench.pretrained(context, 0),
         "ferero",

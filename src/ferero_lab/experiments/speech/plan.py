@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ferero.errors import InputError
 from ferero_lab.data.speech.alphabet import UNITS
 from ferero_lab.experiments.experiment import Settings
-from ferero_lab.experiments.speech.wishes import METHODS, USUAL, Gains
+from ferero_lab.experiments.speech.wishes import METHODS, USUAL
 
 __all__ = ["Plan", "read_plan"]
 
@@ -42,7 +43,7 @@ class Plan:
         shifts: by how much the gap is moved from that of linear scalarization, one model each.
         shift: the same for the methods' own runs.
         tightening: by which share the CPC loss is to be under that of linear scalarization.
-        gains: of FERERO's controller.
+        floors: the share of each loss, as linear scalarization leaves it, that is taken to be out of reach.
         tempo: largest change of an utterance's tempo while training.
         pitch: largest change of its pitch.
         methods: which.
@@ -65,32 +66,38 @@ class Plan:
     future: int = 2
     unit: str = "characters"
     trimmed: bool = False
-    shifts: tuple[float, ...] = (-0.3, -0.15, 0.0, 0.15, 0.3)
+    shifts: tuple[float, ...] = ()
     shift: float = -0.15
     tightening: float = 0.1
-    gains: Gains = field(default_factory=Gains)
+    floors: tuple[float, float, float] = (0.0, 0.0, 0.0)
     tempo: float = 0.15
     pitch: float = 0.1
     methods: tuple[str, ...] = USUAL
     stages: tuple[str, ...] = STAGES
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Plan:
+        """The plan of a run, as its parts keep it."""
+        fields: dict[str, Any] = {key: tuple(each) if isinstance(each, list) else each for key, each in plain.items()}
+        return cls(**fields)
 
 
 _OURS = Plan(
     mode="ours",
     corpus="sentences",
     size="paper",
-    seconds=190.0,
-    pretraining=25,
+    seconds=380.0,
+    pretraining=30,
     pretraining_rate=1e-3,
     warm_up=0.3,
-    tuning=10,
-    sweeping=6,
+    tuning=15,
+    sweeping=10,
     rates=(2e-4, 5e-4),
     seeds=3,
-    every=20,
-    gains=Gains(proportional=10.0, integral_time=50.0),
-    tempo=0.1,
-    pitch=0.05,
+    every=10,
+    dropout=0.2,
+    floors=(0.7, 0.8, 0.8),
+    shifts=(-0.2, -0.1, 0.0, 0.1, 0.2),
 )
 _QUICK = Plan(
     mode="quick",
@@ -108,8 +115,8 @@ _QUICK = Plan(
     trimmed=True,
     tempo=0.1,
     pitch=0.05,
-    shifts=(),
     tightening=0.02,
+    floors=(0.9, 0.0, 0.0),
     methods=("ls", "ferero"),
 )
 _SYNTHETIC = replace(_QUICK, corpus="synthetic", pretraining=30, tuning=20)

@@ -247,7 +247,10 @@ def _sure(value: float, error: float | None) -> str:
 
 
 def _compared(plan: Plan, hours: float | None) -> str:
-    paper = f"The paper trains on {_PAPER_HOURS} hours (LibriSpeech 960, AISHELL 178) and tests on those corpora"
+    paper = (
+        f"The paper trains on {_PAPER_HOURS} hours (LibriSpeech 960, 100 of them with their text, AISHELL 178) and "
+        "tests on those corpora"
+    )
     if plan.corpus == "synthetic":
         return f"{paper}; ours are sounds that nobody said, and show only that the run works."
     if hours is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ferero_lab.experiments.experiment import Experiment, Found, Part, Settings, Story
 from ferero_lab.experiments.speech.parts import make_parts
-from ferero_lab.experiments.speech.plan import read_plan
+from ferero_lab.experiments.speech.plan import Plan, read_plan
 from ferero_lab.experiments.speech.sets import check_there
 from ferero_lab.experiments.speech.story import tell_story
 from ferero_lab.experiments.speech.wishes import METHODS
@@ -29,8 +29,9 @@ class SpeechExperiment:
         return make_parts(plan)
 
     def story(self, settings: Settings, found: Mapping[str, Found]) -> Story:
-        """The report of what was run."""
-        return tell_story(read_plan(settings), found)
+        """The report of what was run, by the plan that it was run by."""
+        kept = next((part["plan"] for part in found.values() if "plan" in part), None)
+        return tell_story(read_plan(settings) if kept is None else Plan.from_dict(kept), found)
 
 
 EXPERIMENT: Experiment = SpeechExperiment()

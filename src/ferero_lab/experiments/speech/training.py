@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -91,6 +91,7 @@ class Training:
         schedule: how long.
         seed: of batches, augmentation and dropout.
         device: where.
+        floors: what is taken off each loss before the method sees it; None for nothing.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Training:
         *,
         seed: int,
         device: torch.device,
+        floors: Sequence[float] | None = None,
     ) -> None:
         self.model, self.schedule, self.device = model.to(device), schedule, device
         self.optimizer = torch.optim.AdamW(
@@ -119,7 +121,7 @@ class Training:
             "preference": str(preference),
             "model": f"{sum(each.numel() for each in model.parameters())} parameters",
         }
-        self.driver = driver_for(self.model, self.optimizer, preference, method)
+        self.driver = driver_for(self.model, self.optimizer, preference, method, floors or (0.0,) * preference.m)
         self.course, self.done = Course(), 0
         torch.manual_seed(seed)
 

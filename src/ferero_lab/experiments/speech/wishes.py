@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +11,15 @@ from ferero.methods import Method
 from ferero.preference import Preference
 from ferero_lab.experiments.speech.losses import NAMES
 
-__all__ = ["METHODS", "TITLES", "USUAL", "Gains", "Levels", "levels_after", "method_named", "preference_of"]
+__all__ = ["METHODS", "TITLES", "USUAL", "Levels", "levels_after", "method_named", "preference_of"]
 
-METHODS = ("ctc", "ls", "ferero", "ferero-sa", "mgda", "stch")
+METHODS = ("ctc", "cpc", "ls", "ferero", "ferero-sa", "mgda", "stch")
 """By name, in the order in which they are run: the constraints are set by where `ls` ends."""
-USUAL = ("ctc", "ls", "ferero")
+USUAL = ("ctc", "cpc", "ls", "ferero")
 TITLES = {
     "start": "pre-trained",
     "ctc": "CTC losses only",
+    "cpc": "CPC loss only",
     "ls": "linear scalarization",
     "ferero": "FERERO",
     "ferero-sa": "FERERO, Algorithm 3",
@@ -28,23 +29,19 @@ TITLES = {
 
 
 @dataclass(frozen=True)
-class Gains:
-    """Of FERERO's controller.
-
-    It measures a violation against the size of the losses. Losses that cannot come near 0, as those of a recogniser
-    with little to learn from, move by a small share of their size only, and want larger gains.
-    """
-
-    proportional: float = 1.0
-    integral_time: float = 100.0
-
-
-@dataclass(frozen=True)
 class Levels:
-    """``cpc <= cpc`` and ``zh - en == gap``."""
+    """``cpc <= cpc`` and ``zh - en == gap``.
+
+    Attributes:
+        cpc: the first.
+        gap: the second.
+        floors: for each loss of NAMES, how much of it is out of reach. FERERO measures violations against the size of
+            the losses, so it is given what lies above: see docs/steering.md, "Offsets".
+    """
 
     cpc: float
     gap: float
+    floors: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     def violations(self, losses: Mapping[str, float]) -> dict[str, float]:
         """By how much each constraint fails; 0 for one that holds."""
@@ -54,17 +51,31 @@ class Levels:
         }
 
 
-def levels_after(losses: Mapping[str, float], *, tightening: float, shift: float) -> Levels:
-    """Levels that both bind: CPC a share under where linear scalarization ended, the gap moved away from its gap."""
-    return Levels(cpc=(1 - tightening) * losses["cpc"], gap=losses["zh"] - losses["en"] + shift)
+def levels_after(
+    losses: Mapping[str, float], *, tightening: float, shift: float, floors: Sequence[float] = (0.0, 0.0, 0.0)
+) -> Levels:
+    """Levels that both bind: CPC a share under where linear scalarization ended, the gap moved away from its gap.
+
+    Args:
+        losses: where linear scalarization ended.
+        tightening: the share.
+        shift: by how much the gap is moved.
+        floors: for each loss of NAMES, the share of its end that is taken to be out of reach.
+    """
+    return Levels(
+        cpc=(1 - tightening) * losses["cpc"],
+        gap=losses["zh"] - losses["en"] + shift,
+        floors=tuple(share * losses[name] for share, name in zip(floors, NAMES, strict=True)),
+    )
 
 
-def method_named(name: str, gains: Gains) -> Method[Any]:
+def method_named(name: str) -> Method[Any]:
     """An instance."""
     known: dict[str, Method[Any]] = {
         "ctc": ferero.FereroPI(),
+        "cpc": ferero.FereroPI(),
         "ls": ferero.LinearScalarization(),
-        "ferero": ferero.FereroPI(proportional=gains.proportional, integral_time=gains.integral_time),
+        "ferero": ferero.FereroPI(),
         "ferero-sa": ferero.FereroSA(),
         "mgda": ferero.MGDA(),
         "stch": ferero.SmoothTchebycheff(),
@@ -73,13 +84,17 @@ def method_named(name: str, gains: Gains) -> Method[Any]:
 
 
 def preference_of(name: str, levels: Levels | None) -> Preference:
-    """What the method of that name is asked for; only FERERO understands the constraints.
+    """What the method of that name is asked for, of losses less their floors; only FERERO understands the constraints.
 
     It minimises the same sum as linear scalarization under them, so that the constraints are the only difference.
     """
     f = ferero.objectives(*NAMES)
     if name == "ctc":
         return Preference(f, minimize=(f.zh + f.en) / 2)
+    if name == "cpc":
+        return Preference(f, minimize=f.cpc)
     if name.startswith("ferero") and levels is not None:
-        return Preference(f, [f.cpc <= levels.cpc, f.zh - f.en == levels.gap], minimize=(f.cpc + f.zh + f.en) / 3)
+        cpc, zh, en = levels.floors
+        wanted = [f.cpc <= levels.cpc - cpc, f.zh - f.en == levels.gap - zh + en]
+        return Preference(f, wanted, minimize=(f.cpc + f.zh + f.en) / 3)
     return Preference(f)
