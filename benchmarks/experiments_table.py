@@ -348,6 +348,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "speech-time": told("speech", "Time of a step"),
     "speech-search": told("speech", "The step of each method"),
     "speech-small": small_speech,
+    "speech-small-constraints": told("speech-quick", "The constraints"),
 }
 
 
