@@ -98,7 +98,7 @@ def speech_results() -> dict[str, Any]:
 def test_tables_of_speech_are_found_in_its_report_and_empty_without_one() -> None:
     module = script("experiments_table")
     names = [name for name in module.TABLES if name.startswith("speech-")]
-    assert len(names) == 10
+    assert len(names) == 11
     for name in names:
         assert module.TABLES[name](speech_results()).startswith("| "), name
         assert module.TABLES[name]({}) == "", name
