@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all bench lint types format clean
+.PHONY: demo test test-all bench docs lint types format clean
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -22,6 +22,9 @@ test-all: $(READY)
 
 bench: $(READY)
 	$(BIN)/ferero bench core
+
+docs: $(READY)
+	$(BIN)/sphinx-build -W --keep-going -b html docs build/docs
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -44,10 +44,13 @@ def test_what_a_page_links_to_exists(page: Path) -> None:
         assert (page.parent / target).exists(), target
 
 
-def test_files_that_the_methods_page_names_exist() -> None:
-    text = (ROOT / "docs/methods.md").read_text(encoding="utf-8")
-    for name in re.findall(r"`((?:tests|ferero_lab)/[\w/]+\.py)`", text):
-        assert (ROOT / name).exists() or (ROOT / "src" / name).exists(), name
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for name, test in re.findall(r"`((?:tests|ferero|ferero_lab|examples)/[\w/]+\.py)(?:::(\w+))?`", text):
+        file = next((place / name for place in (ROOT, ROOT / "src") if (place / name).exists()), None)
+        assert file is not None, name
+        assert not test or f"def {test}(" in file.read_text(encoding="utf-8"), f"{name}::{test}"
 
 
 @pytest.mark.parametrize("name", ["methods", "experiments"])

@@ -72,7 +72,7 @@ class FereroQGState:
 class FereroQG:
     """FERERO on a gramian that is learned from slopes. Experimental.
 
-    With ``y = -slopes = K w`` of the last step, u = w / |w| and the miss ``r = y / |w| - E u`` of the estimate E:
+    With ``y = -slopes = K w`` of the last step, ``u = w / |w|`` and the miss ``r = y / |w| - E u`` of the estimate E:
 
         E       <- [E + beta (r u^T + u r^T - (u.r) u u^T)]_+      (damped Powell-symmetric-Broyden, eigenvalues >= 0)
         lam     = argmin  w.E w / 2 + delta |w - w_last|^2 / 2 - c_g lam_g.G - c_h lam_h.H   over the domain
