@@ -119,7 +119,7 @@ _QUICK = Plan(
     floors=(0.9, 0.0, 0.0),
     methods=("ls", "ferero"),
 )
-_SYNTHETIC = replace(_QUICK, corpus="synthetic", pretraining=30, tuning=20)
+_SYNTHETIC = replace(_QUICK, corpus="synthetic", pretraining=20, tuning=30, shift=-0.1)
 _PLANS = {"quick": _QUICK, "ours": _OURS}
 
 
