@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 
+import ferero
+
 __all__ = ["main"]
 
 
 def main() -> None:
-    """Runs the lab's command line, or names the extra that brings it."""
+    """Runs the lab's command line, or names the extra that brings it; the version is known without."""
+    if sys.argv[1:] == ["--version"]:
+        print(f"ferero {ferero.__version__}")
+        return
     try:
         from ferero_lab.cli import main as run
     except ModuleNotFoundError as error:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
+import scipy
 
 __all__ = ["ROUNDOFF", "Array", "Generators", "Mask", "extreme_rays", "irredundant", "unit_rows"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 
 from ferero.subprogram.program import Array
 
@@ -30,7 +30,7 @@ def held_rows(order: Array, inequalities: Array, equalities: Array) -> NDArray[n
     columns = np.concatenate([A, A, B_g, B_h]).T  # shares of at most 1, the rest of lam_f, lam_g, lam_h
     bounds = [(0.0, float(one)) for one in is_row] + [(0.0, None)] * (k + g) + [(None, None)] * h
     gain = np.concatenate([-np.ones(k), np.zeros(k + g + h)])
-    found = linprog(gain, A_eq=columns, b_eq=np.zeros(len(columns)), bounds=bounds, method="highs")
+    found = scipy.optimize.linprog(gain, A_eq=columns, b_eq=np.zeros(len(columns)), bounds=bounds, method="highs")
     if found.status != 0 or found.x is None:
         return np.zeros(k, dtype=bool)
     return np.asarray(found.x[:k] > 0.5)

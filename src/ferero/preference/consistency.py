@@ -14,9 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from ferero.errors import ContradictionError
 from ferero.preference.constraint import Constraint
@@ -136,7 +134,9 @@ def _scales(system: _System) -> _Array:
     Losses that no row links may have any units, so an offset of 1e9 for one does not hide 1e-3 for another.
     """
     touches = system.rows != 0
-    _, group = connected_components(csr_array(touches.astype(np.float64) @ touches.T), directed=False)
+    _, group = scipy.sparse.csgraph.connected_components(
+        scipy.sparse.csr_array(touches.astype(np.float64) @ touches.T), directed=False
+    )
     largest = np.zeros(group.max() + 1)
     np.maximum.at(largest, group, np.abs(system.offsets))
     return np.where(largest > 0, largest, 1.0)[group]
@@ -166,7 +166,7 @@ def _maximize(
     b_eq: _Array | None = None,
 ) -> _Array | None:
     """The x >= 0 with the largest `objective . x` under linprog's constraints; None if there is none."""
-    found = linprog(
+    found = scipy.optimize.linprog(
         -objective,
         A_ub=A_ub,
         b_ub=b_ub,

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
 from ferero.errors import InputError
@@ -88,7 +88,7 @@ def _initial(m: int, n: int, floor: float) -> _Array:
     ratio = _generalized_golden_ratio(m)
     steps = ratio ** -np.arange(1.0, m + 1)
     cube = (0.5 + np.arange(n)[:, None] * steps) % 1.0  # 0.5 first: the diagonal, and the answer for n = 1
-    points = np.asarray(ndtri(0.5 + 0.5 * np.clip(cube, 1e-6, 1 - 1e-6)), dtype=np.float64)
+    points = np.asarray(scipy.special.ndtri(0.5 + 0.5 * np.clip(cube, 1e-6, 1 - 1e-6)), dtype=np.float64)
     squares = points**2 / (points**2).sum(axis=1, keepdims=True)
     return np.asarray(np.sqrt(floor**2 + (1 - m * floor**2) * squares), dtype=np.float64)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linprog
+import scipy
 
 from ferero.subprogram.gramian import factor
 from ferero.subprogram.program import EPSILON, Array, Program
@@ -74,7 +74,7 @@ def _is_met_somewhere(rows: Array, q: Array, is_equality: npt.NDArray[np.bool_])
             return True
         active = active | (left > 0)
     both = np.vstack([rows, -rows[is_equality]])
-    result = linprog(
+    result = scipy.optimize.linprog(
         np.append(np.zeros(rows.shape[1]), 1.0),
         A_ub=np.hstack([both, -np.ones((len(both), 1))]),
         b_ub=np.concatenate([-q, q[is_equality]]),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+import scipy
 import torch
-from scipy.linalg.lapack import dpotrf, dpstrf
 from torch import Tensor
 
 from ferero.errors import InputError
@@ -26,11 +26,13 @@ def factor(gramian: Array, tolerance: float | None = None) -> Array:
         tolerance: The squared sine below which a gradient lies in the span of others; None for m roundings.
     """
     m = len(gramian)
-    lower, failed = dpotrf(gramian, lower=1)
+    lower, failed = scipy.linalg.lapack.dpotrf(gramian, lower=1)
     if failed == 0 and (np.square(lower.diagonal()) > WELL_CONDITIONED * gramian.diagonal()).all():
         return np.asarray(lower)
     size, unit = _sizes(gramian)
-    lower, pivots, rank, _ = dpstrf(gramian / (unit[:, None] * unit), tolerance or m * EPSILON, lower=1)
+    lower, pivots, rank, _ = scipy.linalg.lapack.dpstrf(
+        gramian / (unit[:, None] * unit), tolerance or m * EPSILON, lower=1
+    )
     root = np.empty((m, rank))
     root[pivots - 1] = (lower * _lower_triangle(m))[:, :rank]
     return np.asarray(size[:, None] * root)
@@ -58,7 +60,7 @@ def check_gramian(gramian: Array, rounding: float = EPSILON) -> Array:
         gramian = 0.5 * (gramian + gramian.T)
     raised = gramian.copy()
     raised.flat[:: m + 1] *= 1 + 4 * m * EPSILON
-    return gramian if dpotrf(raised, clean=0)[1] == 0 else _positive_part(gramian, tolerance)
+    return gramian if scipy.linalg.lapack.dpotrf(raised, clean=0)[1] == 0 else _positive_part(gramian, tolerance)
 
 
 def check_gramians(gramians: Tensor) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -76,6 +77,7 @@ class Steer(nn.Module):
         group: distributed.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
+        _keep_compiler_out()
         self.preference, self.method = preference, FereroPI() if method is None else method
         self.every, self.on_nonfinite, self.group = every, on_nonfinite, group
         self._check_arguments()
@@ -86,6 +88,10 @@ class Steer(nn.Module):
         self._watch, self._captured = Watch(), Captured()
         self._news, self._has_news = _no_news(preference.m), False
         self._zeroed: list[RemovableHandle] = []
+
+    def __setstate__(self, state: dict[str, Any]) -> None:  # one that is unpickled was not made here
+        _keep_compiler_out()
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
 
     def _first_buffers(self) -> dict[str, Tensor]:
         """The state before the first step."""
@@ -128,7 +134,6 @@ class Steer(nn.Module):
             )
         check_understood(self.method, self.preference)
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]  # tiny operations: nothing to gain, much to trace
     def forward(self, losses: Losses, counts: Counts = None) -> Tensor:
         """The weighted sum of the losses, with the graph; in training, the weights move first.
 
@@ -371,3 +376,13 @@ def _no_news(m: int) -> Tensor:
 
 def _choose(accept: Tensor | None, new: Tensor, old: Tensor) -> Tensor:
     return new if accept is None else torch.where(accept, new, old)
+
+
+@cache
+def _keep_compiler_out() -> None:
+    """Keeps `torch.compile` out of `forward`: its operations are tiny, so there is nothing to gain and much to trace.
+
+    Done when a `Steer` is first made: as a decorator it would import the compiler, which takes longer than torch does.
+    An optimizer imports it as well, so training pays nothing for it.
+    """
+    Steer.forward = torch.compiler.disable(Steer.forward)  # type: ignore[method-assign, no-untyped-call]
