@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
@@ -14,6 +13,7 @@ from torch import Tensor
 
 import ferero
 from ferero.errors import InputError
+from ferero_lab.experiments.chosen import chosen
 from ferero_lab.experiments.experiment import Settings
 
 __all__ = [
@@ -99,8 +99,8 @@ def read_plan(settings: Settings) -> Plan:
         plan,
         epochs=settings.epochs or plan.epochs,
         seeds=settings.seeds or plan.seeds,
-        methods=_chosen("--methods", settings.methods, plan.methods),
-        panels=_chosen("--only", settings.only, plan.panels),
+        methods=chosen("--methods", settings.methods, plan.methods),
+        panels=chosen("--only", settings.only, plan.panels),
     )
 
 
@@ -139,12 +139,3 @@ def mild_rays() -> Tensor:
     """The same drawn towards equal losses, (10, 6): the largest entry is at most 1.51 times the smallest."""
     mixed = _MILD * uniform_rays() + (1 - _MILD) * 6**-0.5
     return torch.nn.functional.normalize(mixed, dim=1)
-
-
-def _chosen(option: str, given: Sequence[str], known: tuple[str, ...]) -> tuple[str, ...]:
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            guess = f"; did you mean {close[0]!r}?" if close else "."
-            raise InputError(f"{option}: expected some of {', '.join(known)}, found {name!r}{guess}")
-    return tuple(name for name in known if name in given) if given else known

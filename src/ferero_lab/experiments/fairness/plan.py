@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import ferero
 from ferero.errors import InputError
 from ferero.preference import Preference
+from ferero_lab.experiments.chosen import chosen
 from ferero_lab.experiments.experiment import Settings
 
 __all__ = ["DRIVING", "GAPS", "TITLES", "WEIGHTS", "Plan", "preferences", "read_plan"]
@@ -71,9 +70,8 @@ def read_plan(settings: Settings) -> Plan:
             "leave it out."
         )
     plan = _PLANS[settings.mode]
-    _check("--only", settings.only, PANELS)
-    _check("--methods", settings.methods, plan.methods)
-    methods = tuple(name for name in plan.methods if name in settings.methods) or plan.methods
+    chosen("--only", settings.only, PANELS)
+    methods = chosen("--methods", settings.methods, plan.methods)
     return replace(plan, epochs=settings.epochs or plan.epochs, seeds=settings.seeds or plan.seeds, methods=methods)
 
 
@@ -86,11 +84,3 @@ def preferences(method: str) -> list[Preference]:
     if method == "plain":
         return [Preference(f, minimize=f.log_loss)]
     return [Preference(f, [abs(f.rate_a - f.rate_b) <= gap], minimize=f.log_loss) for gap in GAPS]
-
-
-def _check(option: str, given: Sequence[str], known: Sequence[str]) -> None:
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            guess = f"; did you mean {close[0]!r}?" if close else "."
-            raise InputError(f"{option}: expected some of {', '.join(known)}, found {name!r}{guess}")

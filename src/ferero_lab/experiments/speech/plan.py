@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ferero.errors import InputError
 from ferero_lab.data.speech.alphabet import UNITS
+from ferero_lab.experiments.chosen import chosen
 from ferero_lab.experiments.experiment import Settings
 from ferero_lab.experiments.speech.wishes import METHODS, USUAL
 
@@ -135,23 +135,13 @@ def read_plan(settings: Settings) -> Plan:
             "leave it out. The model has the paper's size without it."
         )
     plan = _SYNTHETIC if settings.mode == "quick" and settings.data is None else _PLANS[settings.mode]
-    _check("--only", settings.only, STAGES)
-    _check("--methods", settings.methods, tuple(METHODS))
-    _check("--unit", () if settings.unit is None else (settings.unit,), MANDARIN)
-    wanted = ("ls", *settings.methods) if settings.methods else plan.methods
+    chosen("--unit", () if settings.unit is None else (settings.unit,), MANDARIN)
+    methods = chosen("--methods", settings.methods, METHODS) if settings.methods else plan.methods
     return replace(
         plan,
         unit=settings.unit or plan.unit,
         tuning=settings.epochs or plan.tuning,
         seeds=settings.seeds or plan.seeds,
-        methods=tuple(name for name in METHODS if name in wanted),
-        stages=tuple(name for name in STAGES if name in settings.only) or plan.stages,
+        methods=tuple(name for name in METHODS if name in (*methods, "ls")),
+        stages=chosen("--only", settings.only, STAGES),
     )
-
-
-def _check(option: str, given: Sequence[str], known: Sequence[str]) -> None:
-    for name in given:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            guess = f"; did you mean {close[0]!r}?" if close else "."
-            raise InputError(f"{option}: expected some of {', '.join(known)}, found {name!r}{guess}")

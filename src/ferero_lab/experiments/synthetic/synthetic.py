@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from ferero.errors import InputError
+from ferero_lab.experiments.chosen import chosen
 from ferero_lab.experiments.experiment import Experiment, Found, Part, Settings, Story
 from ferero_lab.experiments.synthetic.cases import FIGURES, METHODS, Case, Column, cases
 from ferero_lab.experiments.synthetic.scale import solve_scales
@@ -84,15 +84,8 @@ def _is_wanted(panel: str, settings: Settings) -> bool:
 
 
 def _check(settings: Settings) -> None:
-    for option, given, known in (
-        ("--only", settings.only, PANELS),
-        ("--methods", settings.methods, tuple(METHODS)),
-    ):
-        for name in given:
-            if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
-                guess = f"; did you mean {close[0]!r}?" if close else "."
-                raise InputError(f"{option}: expected some of {', '.join(known)}, found {name!r}{guess}")
+    chosen("--only", settings.only, PANELS)
+    chosen("--methods", settings.methods, tuple(METHODS))
     if settings.epochs is not None:
         raise InputError(f"--epochs: synthetic trains nothing, found {settings.epochs}; leave it out.")
     if settings.device != "cpu":
