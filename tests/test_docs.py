@@ -53,11 +53,20 @@ def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
         assert not test or f"def {test}(" in file.read_text(encoding="utf-8"), f"{name}::{test}"
 
 
-@pytest.mark.parametrize("name", ["methods", "experiments"])
+@pytest.mark.parametrize("name", ["methods", "experiments", "data"])
 def test_the_tables_are_the_measured_ones(name: str) -> None:
     module = script(f"{name}_table")
     text = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     assert module.filled(text, module.read()) == text
+
+
+def test_the_page_of_experiments_says_of_the_recordings_what_was_counted() -> None:
+    text = (ROOT / "docs/experiments.md").read_text(encoding="utf-8")
+    counted = script("data_table").read()
+    found = counted["units"]["characters"]
+    assert f"{found['outside']} of the {found['test']} test characters are outside the alphabet" in text
+    assert f"a CER under {100 * found['outside'] / found['test']:.1f} %" in text
+    assert f"about {sum(counted['hours'].values()):.1f} hours to train on" in text
 
 
 def test_every_mark_of_the_experiments_page_has_its_table() -> None:

@@ -20,12 +20,10 @@ class Alignment:
 
     Attributes:
         frames: the first and the last frame of each symbol, both included.
-        scores: mean log-probability of each symbol over its frames.
         total: log-probability of the whole path, blanks included.
     """
 
     frames: tuple[tuple[int, int], ...]
-    scores: tuple[float, ...]
     total: float
 
 
@@ -51,7 +49,6 @@ def align(log_probs: Tensor, target: Sequence[int]) -> Alignment:
     where = [np.flatnonzero(path == 2 * i + 1) for i in range(len(symbols))]
     return Alignment(
         frames=tuple((int(at[0]), int(at[-1])) for at in where),
-        scores=tuple(float(scores[at, symbol].mean()) for at, symbol in zip(where, symbols, strict=True)),
         total=total,
     )
 

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ferero.errors import InputError
-from ferero_lab.data.speech.alphabet import OUTSIDE, Alphabet
-from ferero_lab.data.speech.audio import BadAudio, waveform
+from ferero_lab.data.speech.alphabet import Alphabet
+from ferero_lab.data.speech.audio import AudioError, waveform
 from ferero_lab.data.speech.corpus import Skipped, Utterance
-from ferero_lab.data.speech.leaving_out import NO_TRANSCRIPT, LeavingOut
+from ferero_lab.data.speech.leaving_out import LeavingOut
 from ferero_lab.speech.ctc import frames_needed
 from ferero_lab.speech.features import SETTINGS, WINDOW, encoder_frames, log_mel, trim
 from ferero_lab.speech.store import FeatureStore, Made, digest, stored
@@ -51,11 +51,6 @@ class Prepared:
     def lengths(self) -> Tensor:
         """(n,), in frames of features."""
         return self.store.lengths
-
-    @property
-    def symbols(self) -> int:
-        """How many symbols the targets have together."""
-        return sum(len(target) for target in self.targets)
 
     def subset(self, indices: Sequence[int]) -> Prepared:
         """Some of the utterances, in that order; the features are shared, and nothing is skipped."""
@@ -125,7 +120,7 @@ def _features(utterance: Utterance, trimmed: bool, bins: int) -> Tensor | str:
     """The features of an utterance, or why it has none."""
     try:
         sound = waveform(utterance)
-    except BadAudio:
+    except AudioError:
         return UNREADABLE
     if trimmed:
         sound = trim(sound)
@@ -139,12 +134,10 @@ def _chosen(store: FeatureStore, given: Mapping[str, Utterance], alphabet_of: Ma
     left_out = LeavingOut()
     for index, (name, frames) in enumerate(zip(store.names, store.lengths.tolist(), strict=True)):
         alphabet = alphabet_of[given[name].language]
-        numbers, outside = alphabet.encode(given[name])
-        target = torch.tensor(numbers, dtype=torch.int64)
-        if outside and not alphabet.is_open:
-            left_out.add(OUTSIDE, name)
-        elif not numbers:
-            left_out.add(NO_TRANSCRIPT, name)
+        objection = alphabet.objection(given[name])
+        target = torch.tensor(alphabet.encode(given[name])[0], dtype=torch.int64)
+        if objection is not None:
+            left_out.add(objection, name)
         elif int(frames_needed(target[None], torch.tensor([len(target)]))) > encoder_frames(frames):
             left_out.add(TOO_LONG, name)
         else:

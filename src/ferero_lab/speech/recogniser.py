@@ -76,8 +76,3 @@ class Recogniser(nn.Module):
     def encoder_parameters(self) -> Iterator[nn.Parameter]:
         """What the losses share."""
         return self.encoder.parameters()
-
-    def head_parameters(self) -> Iterator[nn.Parameter]:
-        """What belongs to one loss: the CTC heads and the CPC head."""
-        yield from self.heads.parameters()
-        yield from self.contrast.parameters()

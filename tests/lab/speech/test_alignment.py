@@ -35,8 +35,6 @@ def test_equals_the_best_of_all_paths(target: tuple[int, ...], seed: int) -> Non
     found = align(log_probs, target)
     assert found.total == pytest.approx(score)
     assert found.frames == stretches(best)
-    for (first, last), symbol, mean in zip(found.frames, target, found.scores, strict=True):
-        assert mean == pytest.approx(log_probs[first : last + 1, symbol].mean().item())
 
 
 def test_a_target_that_just_fits() -> None:
@@ -48,7 +46,7 @@ def test_a_target_that_just_fits() -> None:
 def test_gradients_and_inputs_are_left_alone() -> None:
     log_probs = torch.zeros(3, 4, requires_grad=True).log_softmax(dim=-1)
     before = log_probs.detach().clone()
-    align(log_probs, torch.tensor([1, 2]))  # type: ignore[arg-type]
+    align(log_probs, torch.tensor([1, 2]))
     assert torch.equal(log_probs.detach(), before)
 
 

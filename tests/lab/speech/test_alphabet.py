@@ -1,6 +1,5 @@
 """Texts become numbers and numbers texts; what an alphabet lacks is named."""
 
-import json
 import re
 
 import pytest
@@ -66,11 +65,9 @@ def test_what_english_letters_cannot_write_is_told(text, outside):
     assert Alphabet.letters().encode(english(text))[1] == outside
 
 
-def test_english_utterances_that_cannot_be_written_are_left_out_by_name():
+def test_why_english_utterances_cannot_be_written_is_told():
     given = [english("YES", "good"), english("ROOM 42", "digits"), english("...", "dots"), english("naïve", "foreign")]
-    kept, skipped = Alphabet.letters().writable(given)
-    assert [each.name for each in kept] == ["good"]
-    assert skipped.names == {OUTSIDE: ("digits", "foreign"), "no transcript": ("dots",)}
+    assert [Alphabet.letters().objection(each) for each in given] == [None, OUTSIDE, "no transcript", OUTSIDE]
 
 
 TRAINING = [mandarin("大山大雨", "da4 shan1 da4 yu3"), mandarin("小山,大 海。", "xiao3 shan1 da4 hai3")]
@@ -96,9 +93,7 @@ def test_the_alphabet_does_not_depend_on_the_order_of_the_utterances():
 
 def test_open_alphabets_write_whatever_is_written_down():
     given = [mandarin("关", name="unseen"), mandarin("。 ", name="nothing")]
-    kept, skipped = Alphabet.of(TRAINING).writable(given)
-    assert [each.name for each in kept] == ["unseen"]
-    assert skipped.names == {"no transcript": ("nothing",)}
+    assert [Alphabet.of(TRAINING).objection(each) for each in given] == [None, "no transcript"]
 
 
 def test_mandarin_loses_white_space_and_punctuation_only():
@@ -120,17 +115,9 @@ def test_syllables_are_decoded_with_spaces_between(unit, symbols, text):
     assert alphabet.decode(alphabet.encode(said)[0]) == text == alphabet.reference(said)
 
 
-def test_an_utterance_without_syllables_is_left_out_by_name():
+def test_an_utterance_without_syllables_cannot_be_written_in_them():
     alphabet = Alphabet.of(TRAINING, unit="syllables")
-    assert alphabet.writable([mandarin("大海", name="plain")])[1].names == {"no transcript": ("plain",)}
-
-
-@pytest.mark.parametrize(
-    "alphabet", [Alphabet.letters(), Alphabet.of(TRAINING), Alphabet.of(TRAINING, unit="toneless")]
-)
-def test_a_checkpoint_gives_the_same_alphabet(alphabet):
-    again = Alphabet.from_dict(json.loads(json.dumps(alphabet.to_dict())))
-    assert again == alphabet
+    assert alphabet.objection(mandarin("大海", name="plain")) == "no transcript"
 
 
 @pytest.mark.parametrize("number", [0, 29, -1])
@@ -167,10 +154,6 @@ def test_numbers_of_no_symbol_are_refused(number):
         (
             lambda: Alphabet(("A",), "zh", "letters"),
             "unit: expected one of letters (en), characters (zh), syllables (zh), toneless (zh), found 'letters' (zh).",
-        ),
-        (
-            lambda: Alphabet.from_dict({"symbols": ["A"], "unit": "letters"}),
-            "fields: expected symbols, language and unit, found no language.",
         ),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ferero.errors import InputError, MissingExtraError
-from ferero_lab.data.speech import RATE, BadAudio, Utterance, waveform, words_like
+from ferero_lab.data.speech import RATE, AudioError, Utterance, waveform, words_like
 from ferero_lab.data.speech.audio import wav_bytes
 
 soundfile = pytest.importorskip("soundfile")
@@ -88,14 +88,14 @@ BAD = "call-7: expected samples between -1 and 1, found NaN, infinite or huge on
     ids=["empty", "no audio", "cut off", "no samples", "NaN", "infinite", "huge"],
 )
 def test_bad_audio_is_named(data, message):
-    with pytest.raises(BadAudio, match=f"^{re.escape(message)}$"):
+    with pytest.raises(AudioError, match=f"^{re.escape(message)}$"):
         waveform(utterance(data))
 
 
 @pytest.mark.parametrize(("container", "subtype"), [("FLAC", "PCM_16"), ("OGG", "OPUS")])
 def test_half_a_compressed_file_is_refused(container, subtype):
     data = encoded(np.random.default_rng(0).uniform(-0.5, 0.5, RATE), container=container, subtype=subtype)
-    with pytest.raises(BadAudio, match=r"^call-7: expected "):
+    with pytest.raises(AudioError, match=r"^call-7: expected "):
         waveform(utterance(data[: len(data) // 2]))
 
 
@@ -108,7 +108,7 @@ def test_a_wav_whose_writer_did_not_know_its_length_is_read():
 def test_a_recording_that_is_gone_is_named(tmp_path):
     gone = Utterance("call-7", "en", "test", "me", "A", (), (tmp_path / "gone.wav").read_bytes)
     expected = r"^call-7: expected an audio file, found none to read \(No such file or directory\)\.$"
-    with pytest.raises(BadAudio, match=expected):
+    with pytest.raises(AudioError, match=expected):
         waveform(gone)
 
 

@@ -39,7 +39,7 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, Hidden]:
 
 def summed(contrast: FutureContrast, *inputs: torch.Tensor | Hidden) -> tuple[torch.Tensor, torch.Tensor]:
     losses, numbers = contrast(*inputs)
-    assert losses.shape == numbers.shape == (len(inputs[0]),)  # type: ignore[arg-type]
+    assert losses.shape == numbers.shape == (len(inputs[0]),)
     return losses.sum(), numbers.sum()
 
 
@@ -175,4 +175,4 @@ def test_float32_under_autocast(contrast: FutureContrast, inputs: tuple) -> None
 )
 def test_refusals(changes: dict[str, float], message: str) -> None:
     with pytest.raises(InputError, match=re.escape(message)):
-        FutureContrast(4, 4, **changes)  # type: ignore[arg-type]
+        FutureContrast(4, 4, **changes)

@@ -26,7 +26,7 @@ def by_all_paths(log_probs: torch.Tensor, target: tuple[int, ...]) -> torch.Tens
     frames, symbols = log_probs.shape
     paths = [path for path in itertools.product(range(symbols), repeat=frames) if spelt(path) == target]
     scores = [sum(log_probs[t, symbol] for t, symbol in enumerate(path)) for path in paths]
-    return -torch.stack(scores).logsumexp(dim=0)  # type: ignore[arg-type]
+    return -torch.stack(scores).logsumexp(dim=0)
 
 
 def random_scores(*shape: int, seed: int = 0) -> torch.Tensor:

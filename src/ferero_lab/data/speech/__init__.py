@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ferero_lab.data.speech.aishell import read_aishell
 from ferero_lab.data.speech.alphabet import OTHER, UNITS, Alphabet
-from ferero_lab.data.speech.audio import RATE, BadAudio, waveform
+from ferero_lab.data.speech.audio import RATE, AudioError, waveform
 from ferero_lab.data.speech.corpus import LANGUAGES, SPLITS, Corpus, Skipped, Utterance
 from ferero_lab.data.speech.find import find_corpora
 from ferero_lab.data.speech.librispeech import read_librispeech
@@ -18,7 +18,7 @@ __all__ = [
     "SPLITS",
     "UNITS",
     "Alphabet",
-    "BadAudio",
+    "AudioError",
     "Corpus",
     "Skipped",
     "Utterance",

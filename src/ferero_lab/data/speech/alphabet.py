@@ -5,14 +5,14 @@ from __future__ import annotations
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 from ferero.errors import InputError
-from ferero_lab.data.speech.corpus import Skipped, Utterance
-from ferero_lab.data.speech.leaving_out import NO_TRANSCRIPT, LeavingOut
+from ferero_lab.data.speech.corpus import Utterance
+from ferero_lab.data.speech.leaving_out import NO_TRANSCRIPT
 
 __all__ = ["OTHER", "OUTSIDE", "UNITS", "Alphabet"]
 
@@ -132,7 +132,7 @@ class Alphabet:
         """The numbers of the utterance's symbols, and those of its symbols that the alphabet lacks.
 
         An open alphabet gives the number of OTHER for these. A closed one leaves them out of the numbers, which then
-        must not be used: see ``writable``.
+        must not be used: see ``objection``.
 
         Example:
             >>> Alphabet.letters().encode(Utterance("a", "en", "test", "me", "to b", (), bytes))
@@ -143,21 +143,12 @@ class Alphabet:
         numbers = (self._numbers.get(unit, other) for unit in units)
         return [n for n in numbers if n is not None], tuple(unit for unit in units if unit not in self._numbers)
 
-    def writable(self, utterances: Iterable[Utterance]) -> tuple[tuple[Utterance, ...], Skipped]:
-        """The utterances that can be written, and the names of the others.
-
-        Left out are those with nothing to write and, by a closed alphabet, those with a symbol that it lacks.
-        """
-        left_out, kept = LeavingOut(), []
-        for each in utterances:
-            numbers, outside = self.encode(each)
-            if outside and not self.is_open:
-                left_out.add(OUTSIDE, each.name)
-            elif not numbers:
-                left_out.add(NO_TRANSCRIPT, each.name)
-            else:
-                kept.append(each)
-        return tuple(kept), left_out.skipped()
+    def objection(self, utterance: Utterance) -> str | None:
+        """Why the utterance cannot be written, if so: it is empty, or a closed alphabet lacks a symbol of it."""
+        numbers, outside = self.encode(utterance)
+        if outside and not self.is_open:
+            return OUTSIDE
+        return None if numbers else NO_TRANSCRIPT
 
     def decode(self, numbers: Iterable[int]) -> str:
         """The text: letters and characters joined, syllables with spaces between.
@@ -173,22 +164,6 @@ class Alphabet:
 
     def _join(self, symbols: Iterable[str]) -> str:
         return ("" if self.unit in {"letters", "characters"} else " ").join(symbols)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For a checkpoint."""
-        return {"symbols": list(self.symbols), "language": self.language, "unit": self.unit}
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Self:
-        """From a checkpoint.
-
-        Raises:
-            InputError: when a field is missing or wrong.
-        """
-        missing = [name for name in ("symbols", "language", "unit") if name not in fields]
-        if missing:
-            raise InputError(f"fields: expected symbols, language and unit, found no {', '.join(missing)}.")
-        return cls(tuple(fields["symbols"]), fields["language"], fields["unit"])
 
 
 def _english(text: str) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ferero.errors import InputError, MissingExtraError
 from ferero_lab.data.speech.corpus import Utterance
 
-__all__ = ["RATE", "BadAudio", "wav_bytes", "waveform"]
+__all__ = ["RATE", "AudioError", "wav_bytes", "waveform"]
 
 RATE = 16_000
 """Samples a second of every waveform."""
@@ -23,7 +23,7 @@ _LARGEST = 1e6  # samples are within -1 and 1, or whole numbers of 16 bits; beyo
 _UNKNOWN_LENGTH = 2**31 - 2**16  # what writers put into a WAV's head who do not know how long it will be
 
 
-class BadAudio(InputError):  # noqa: N818 - it is the audio that is bad
+class AudioError(InputError):
     """A recording cannot be read, or holds no sound."""
 
 
@@ -36,8 +36,8 @@ def waveform(utterance: Utterance) -> Tensor:
         utterance: in any format that soundfile reads.
 
     Raises:
-        BadAudio: when the file cannot be opened, is empty, damaged or cut off, has no samples, or has samples that are
-            NaN, infinite or beyond a million. The message names the utterance.
+        AudioError: when the file cannot be opened, is empty, damaged or cut off, has no samples, or has samples that
+            are NaN, infinite or beyond a million. The message names the utterance.
         MissingExtraError: without soundfile; it comes with ``ferero[speech]``.
     """
     soundfile = _soundfile()
@@ -45,21 +45,21 @@ def waveform(utterance: Utterance) -> Tensor:
     try:
         data = utterance.read()
     except OSError as error:
-        raise BadAudio(f"{name}: expected an audio file, found none to read ({error.strerror}).") from None
+        raise AudioError(f"{name}: expected an audio file, found none to read ({error.strerror}).") from None
     if not data:
-        raise BadAudio(f"{name}: expected an audio file, found an empty one.")
+        raise AudioError(f"{name}: expected an audio file, found an empty one.")
     _check_whole(name, data)
     try:
         samples, rate = soundfile.read(io.BytesIO(data), dtype="float32", always_2d=True)
     except soundfile.SoundFileError as error:
-        raise BadAudio(
+        raise AudioError(
             f"{name}: expected audio that soundfile reads, found {len(data)} bytes that it does not "
             f"({str(getattr(error, 'error_string', error)).removeprefix('Error : ').rstrip('.')})."
         ) from None
     if not len(samples):
-        raise BadAudio(f"{name}: expected sound, found an audio file with no samples.")
+        raise AudioError(f"{name}: expected sound, found an audio file with no samples.")
     if not np.abs(samples).max() < _LARGEST:
-        raise BadAudio(f"{name}: expected samples between -1 and 1, found NaN, infinite or huge ones.")
+        raise AudioError(f"{name}: expected samples between -1 and 1, found NaN, infinite or huge ones.")
     return torch.from_numpy(_resampled(samples.mean(axis=1), rate))
 
 
@@ -75,12 +75,12 @@ def wav_bytes(samples: NDArray[np.floating], rate: int = RATE) -> bytes:
 
 
 def _check_whole(name: str, data: bytes) -> None:
-    """Raises BadAudio for a WAV file that was cut off, which soundfile reads as a shorter recording."""
+    """Raises AudioError for a WAV file that was cut off, which soundfile reads as a shorter recording."""
     if data[:4] != b"RIFF":
         return
     promised = 8 + int.from_bytes(data[4:8], "little")
     if len(data) < promised < _UNKNOWN_LENGTH:
-        raise BadAudio(f"{name}: expected a whole WAV file of {promised} bytes, found the first {len(data)}.")
+        raise AudioError(f"{name}: expected a whole WAV file of {promised} bytes, found the first {len(data)}.")
 
 
 def _resampled(samples: NDArray[np.float32], rate: int) -> NDArray[np.float32]:

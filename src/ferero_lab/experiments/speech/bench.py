@@ -22,7 +22,7 @@ from ferero_lab.experiments.speech.wishes import Levels, method_named, preferenc
 from ferero_lab.speech.encoder import SIZES
 from ferero_lab.speech.recogniser import Recogniser
 
-__all__ = ["PRETRAINED", "Bench", "keep_model", "start_key"]
+__all__ = ["Bench", "keep_model", "start_key"]
 
 _MODEL = "model.pt"
 
@@ -30,9 +30,6 @@ _MODEL = "model.pt"
 def start_key(seed: int) -> str:
     """The part that all methods begin from at a seed."""
     return f"pretrain-{seed}"
-
-
-PRETRAINED = start_key(0)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from ferero_lab.experiments.speech.bench import Bench, keep_model, start_key
 from ferero_lab.experiments.speech.plan import Plan
 from ferero_lab.experiments.speech.sentences import say_sentences
 from ferero_lab.experiments.speech.timing import time_steps
-from ferero_lab.experiments.speech.wishes import TITLES, Levels, levels_after
+from ferero_lab.experiments.speech.wishes import TITLES, TOLERANCE, Levels, levels_after
 
 __all__ = ["SWEPT", "best_run", "levels_of", "make_parts", "runs_of", "search_key", "seed_key"]
 
@@ -88,7 +88,7 @@ def pretrain(plan: Plan, seed: int, context: Context) -> Found:
         "plan": asdict(plan),
         "corpus": bench.sets.name,
         "sizes": bench.sets.sizes(),
-        "hours": {language: bench.sets.frames(language) / 360_000 for language in bench.sets.alphabets},
+        "hours": {language: bench.sets.hours(language) for language in bench.sets.alphabets},
         "symbols": bench.sets.symbols(),
         "skipped": bench.sets.skipped.counts(),
     }
@@ -173,4 +173,4 @@ def _failure(run: Found) -> float:
     """By how much a run fails its levels on the dev set, beyond what is tolerated; 0 without levels."""
     if run["levels"] is None:
         return 0.0
-    return max(0.0, *(value - 0.02 for value in Levels(**run["levels"]).violations(run["dev"]["losses"]).values()))
+    return max(0.0, *(value - TOLERANCE for value in Levels(**run["levels"]).violations(run["dev"]["losses"]).values()))

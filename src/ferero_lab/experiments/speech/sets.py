@@ -49,6 +49,10 @@ class Sets:
         """Of the training set."""
         return int(self.prepared[language, "train"].lengths.sum())
 
+    def hours(self, language: str) -> float:
+        """Of the training set."""
+        return self.frames(language) / (RATE // HOP) / 3600
+
     def streams(self, seconds: float, seed: int, device: torch.device) -> dict[str, Batches]:
         """Training batches of each language; a step of both has about so many seconds, in proportion."""
         every = sum(self.frames(language) for language in LANGUAGES)

@@ -19,7 +19,6 @@ from ferero_lab.experiments.speech.measures import (
 )
 from ferero_lab.experiments.speech.plan import Plan
 from ferero_lab.experiments.speech.sections import (
-    VIOLATION,
     constraint_section,
     course_section,
     data_section,
@@ -29,7 +28,7 @@ from ferero_lab.experiments.speech.sections import (
     sweep_section,
     timing_section,
 )
-from ferero_lab.experiments.speech.wishes import TITLES
+from ferero_lab.experiments.speech.wishes import TITLES, TOLERANCE
 
 __all__ = ["tell_story"]
 
@@ -83,7 +82,7 @@ def _bars(plan: Plan, measures: Mapping[str, Any]) -> dict[str, Any]:
     bars: dict[str, Any] = {}
     if "ferero" in measures.get("constraints", {}):
         worst = max(max(row["dev"]["violations"].values()) for row in measures["constraints"]["ferero"])
-        bars["violation_dev"] = {"value": worst, "bar": VIOLATION, "is_met": worst <= VIOLATION}
+        bars["violation_dev"] = {"value": worst, "bar": TOLERANCE, "is_met": worst <= TOLERANCE}
     if "against_ls" in measures:
         bars["average_error"] = _against_bar(measures["against_ls"]["test"])
     if "sweep" in measures:

@@ -11,7 +11,7 @@ from ferero.methods import Method
 from ferero.preference import Preference
 from ferero_lab.experiments.speech.losses import NAMES
 
-__all__ = ["METHODS", "TITLES", "USUAL", "Levels", "levels_after", "method_named", "preference_of"]
+__all__ = ["METHODS", "TITLES", "TOLERANCE", "USUAL", "Levels", "levels_after", "method_named", "preference_of"]
 
 METHODS = ("ctc", "cpc", "ls", "ferero", "ferero-sa", "mgda", "stch")
 """By name, in the order in which they are run: the constraints are set by where `ls` ends."""
@@ -26,6 +26,10 @@ TITLES = {
     "mgda": "MGDA",
     "stch": "smooth Tchebycheff",
 }
+
+
+TOLERANCE = 0.02
+"""By how much a level may be missed on the dev set, in nats."""
 
 
 @dataclass(frozen=True)
