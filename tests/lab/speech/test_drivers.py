@@ -153,6 +153,40 @@ def test_a_loss_above_its_floor_is_steered_harder():
     assert weights[0.9][0] > weights[0.0][0] + 0.1
 
 
+FLOORED = Levels(cpc=3.3, gap=0.5, floors=(2.0, 0.75, 0.25))
+
+
+def test_the_controller_sees_training_and_held_out_losses_less_their_floors():
+    model, _, driver = made("ferero", FLOORED)
+    given = given_of(tiny_sets())
+    raw = training_losses(model, given)[0].detach()
+    driver.step(given)
+    floors = torch.tensor(FLOORED.floors)
+    assert driver.told()["training"] == pytest.approx(raw.tolist())
+    torch.testing.assert_close(driver._steer.losses.float(), raw - floors)
+    driver.observe({"cpc": 3.5, "zh": 4.0, "en": 3.0})
+    assert driver._steer.losses.tolist() == pytest.approx([1.5, 3.25, 2.75])
+
+
+def test_a_method_of_slopes_sees_losses_less_their_floors_and_tells_them_whole():
+    model, _, driver = made("ferero-sa", FLOORED)
+    given = given_of(tiny_sets())
+    raw = training_losses(model, given)[0].detach()
+    driver.step(given)
+    torch.testing.assert_close(driver._stepper.losses.float().cpu(), raw - torch.tensor(FLOORED.floors))
+    assert driver.told()["training"] == pytest.approx(raw.tolist())
+
+
+def test_multipliers_are_told_of_the_constraints_in_their_order():
+    _, _, driver = made("ferero")
+    for seed in range(6):
+        driver.observe({"cpc": 9.0, "zh": 2.0, "en": 4.0})  # cpc far above its level, the gap far below the wanted one
+        driver.step(given_of(tiny_sets(), seed))
+    bound, equality = driver.told()["multipliers"]
+    assert bound > 0 > equality
+    assert [bound, equality] == driver._steer.multipliers[-2:].tolist()
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_what_is_asked_of_a_method_is_what_it_understands(name):
     method = method_named(name)

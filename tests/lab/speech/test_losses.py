@@ -8,7 +8,7 @@ from tests.lab.speech.tiny import CPU, tiny_model, tiny_sets
 from torch.nn.functional import ctc_loss
 
 import ferero
-from ferero_lab.experiments.speech.losses import NAMES, Sums, draw, held_out_sums, training_losses
+from ferero_lab.experiments.speech.losses import NAMES, Sums, draw, held_out_sums, spacing_of, training_losses
 from ferero_lab.speech.augment import blank, fixed_hide
 from ferero_lab.speech.batches import batches_of
 
@@ -180,3 +180,17 @@ def test_standard_error_shrinks_with_the_root_and_is_0_for_equal_losses():
 
 def test_one_utterance_has_no_standard_error():
     assert sums(1).standard_error("zh") is None
+
+
+@pytest.mark.parametrize("steps", [1, 2, 6])
+def test_a_quarter_of_the_time_is_hidden_in_training_and_on_held_out_sets(sets, steps):
+    model = tiny_model(sets, future=steps).eval()
+    several = sets.held_out("dev", CPU)
+    lengths = torch.cat([(batch.lengths + 3) // 4 for batches in several.values() for batch in batches])
+    stretches = (lengths // (4 * steps + 1)).clamp(min=1) * (lengths >= steps + 2)
+    assert held_out_sums(model, several).count["cpc"].tolist() == (steps * stretches).tolist()
+    given = draw(batches(sets), torch.Generator().manual_seed(0), steps, tempo=0.0, pitch=0.0)
+    for language, batch in given.batches.items():
+        frames = (batch.lengths + 3) // 4
+        expected = (frames // spacing_of(steps)).clamp(min=1) * (frames >= steps + 2)
+        assert given.hidden[language].valid.sum(dim=1).tolist() == expected.tolist()

@@ -174,3 +174,19 @@ def test_a_schedule_counts_passes(tiny):
     assert schedule.steps == 3 * longest
     assert (schedule.rate, schedule.every, schedule.warm_up) == (0.1, 7, 0.2)
     assert (schedule.seconds, schedule.tempo, schedule.pitch) == (PLAN.seconds, PLAN.tempo, PLAN.pitch)
+
+
+def test_floors_reach_the_training_of_ferero_alone(tiny, tmp_path, monkeypatch):
+    given = {}
+    real = bench_module.Training
+
+    def spied(*arguments, floors, **others):
+        given.setdefault(str(arguments[2]), floors)
+        return real(*arguments, floors=floors, **others)
+
+    monkeypatch.setattr(bench_module, "Training", spied)
+    found, _ = run_parts(tmp_path, replace(PLAN, seeds=1, floors=(0.5, 0.25, 0.0), stages=("methods",)))
+    levels = best_run(found["ferero-search"])["levels"]
+    ends = best_run(found["ls-search"])["dev"]["losses"]
+    assert levels["floors"] == pytest.approx([0.5 * ends["cpc"], 0.25 * ends["zh"], 0.0])
+    assert list(given.values()) == [None, pytest.approx(tuple(levels["floors"]))]

@@ -219,3 +219,9 @@ def test_the_gap_goes_where_it_is_wanted():
     assert away < -0.2
     assert lower < usual - 0.1
     assert higher > lower + 0.15
+
+
+def test_the_last_look_at_the_held_out_losses_is_what_the_controller_knows():
+    training = tiny_training("ferero", every=4)
+    course = training.run()
+    assert training.driver._steer.losses.tolist() == pytest.approx(course.held_out[-1])

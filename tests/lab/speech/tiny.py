@@ -29,10 +29,10 @@ def tiny_sets(speakers=4, takes=1):
     return Sets(corpus.name, alphabets, prepared, corpus.skipped)
 
 
-def tiny_model(sets, dropout=0.1, seed=0):
+def tiny_model(sets, dropout=0.1, seed=0, future=6):
     torch.manual_seed(seed)
     size = ConformerSize(blocks=1, width=16, heads=2, kernel=3, inner=32, channels=4, dropout=dropout)
-    return Recogniser(size, sets.symbols())
+    return Recogniser(size, sets.symbols(), future_steps=future)
 
 
 def tiny_schedule(**changes):
