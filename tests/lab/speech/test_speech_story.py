@@ -300,3 +300,11 @@ def test_the_parts_give_what_the_report_reads(tmp_path: Path, tiny: Plan) -> Non
     ]  # fmt: skip
     page = story_files(story, {})["report.html"].decode()
     assert all(f"{title}</h2>" in page for title in titles)
+
+
+def test_errors_of_syllables_are_not_called_errors_of_characters() -> None:
+    for unit, name in (("characters", "Mandarin CER"), ("syllables", "Mandarin SER"), ("toneless", "Mandarin SER")):
+        story = tell_story(replace(PLAN, unit=unit), _found())
+        headers = [cell for section in story.sections for table in section.tables for cell in table.header]
+        assert {cell for cell in headers if cell.startswith("Mandarin ")} == {name}
+        assert f"{name} " in story.lead

@@ -7,6 +7,7 @@ from typing import Any
 
 from ferero_lab.experiments.experiment import Found, Section
 from ferero_lab.experiments.speech.figures import LANGUAGE
+from ferero_lab.experiments.speech.plan import Plan
 from ferero_lab.experiments.speech.wishes import TITLES
 from ferero_lab.report.panels import Heat, Mark, Panel, Table
 
@@ -15,7 +16,7 @@ __all__ = ["sentence_sections"]
 _NOTHING = "(nothing)"
 
 
-def sentence_sections(found: Found) -> list[Section]:
+def sentence_sections(plan: Plan, found: Found) -> list[Section]:
     """What the models hear, and one picture of each kind a language; none where there was no model."""
     if not found["sentences"]:
         return []
@@ -25,7 +26,7 @@ def sentence_sections(found: Found) -> list[Section]:
         "Test sentences, chosen by their lengths alone: at a quarter, the half and three quarters of the order from "
         "the shortest to the longest. Models of the first seed; without a language model."
     )
-    heard = Section("What is heard", text, [], [*filter(None, tables), _search_table(found, whose)])
+    heard = Section("What is heard", text, [], [*filter(None, tables), _search_table(plan, found, whose)])
     return [heard, *(_picture_section(picture, whose) for picture in found["pictures"])]
 
 
@@ -42,8 +43,8 @@ def _transcripts(found: Found, language: str) -> Table | None:
     return Table(("", "text"), rows, LANGUAGE[language])
 
 
-def _search_table(found: Found, whose: str) -> Table:
-    header = (whose, "English WER", "Mandarin CER", "average", "gap")
+def _search_table(plan: Plan, found: Found, whose: str) -> Table:
+    header = (whose, "English WER", plan.mandarin_errors, "average", "gap")
     rows = [
         [
             how,

@@ -75,6 +75,11 @@ class Plan:
     methods: tuple[str, ...] = USUAL
     stages: tuple[str, ...] = STAGES
 
+    @property
+    def mandarin_errors(self) -> str:
+        """What the errors of Mandarin are called: CER in characters, SER in syllables."""
+        return "Mandarin CER" if self.unit == "characters" else "Mandarin SER"
+
     @classmethod
     def from_dict(cls, plain: Mapping[str, Any]) -> Plan:
         """The plan of a run, as its parts keep it."""

@@ -45,7 +45,7 @@ def error_section(
     plan: Plan, hours: float | None, methods: Mapping[str, Any], versus: Mapping[str, Any] | None
 ) -> Section:
     """The paper's table with our rows, the same on the dev set, and FERERO against linear scalarization."""
-    header = ("", "English WER", "Mandarin CER", "average", "gap", "English, letters")
+    header = ("", "English WER", plan.mandarin_errors, "average", "gap", "English, letters")
     paper = [[f"{row[0]} (the paper)", *row[1:], "-"] for row in _PAPER]
     ours = {data: [_error_row(name, one, data) for name, one in methods.items()] for data in _SPLIT}
     read = (
@@ -132,7 +132,7 @@ def sweep_section(rows: Sequence[Mapping[str, Any]], worst: float, bar: float) -
 
 def search_section(plan: Plan, searches: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
     """How the step of each method was chosen."""
-    header = ("method", "step", "English WER", "Mandarin CER", "average", "worst violation", "chosen")
+    header = ("method", "step", "English WER", plan.mandarin_errors, "average", "worst violation", "chosen")
     rows = [
         [
             TITLES[name],

@@ -52,7 +52,7 @@ def tell_story(plan: Plan, found: Mapping[str, Found]) -> Story:
     measures = _measures(plan, found, runs)
     start = runs["start"][0] if "start" in runs else None
     sections = [*_method_sections(plan, runs, measures), *_other_sections(plan, found, start, measures)]
-    lead = " ".join(filter(None, (_what(plan, start, runs), _errors(measures), *_bars_in_words(measures))))
+    lead = " ".join(filter(None, (_what(plan, start, runs), _errors(plan, measures), *_bars_in_words(measures))))
     return Story("Two languages under two constraints", lead, sections, measures)
 
 
@@ -132,7 +132,7 @@ def _other_sections(
     if "timing" in found:
         sections.append(timing_section(found["timing"], RATIO))
     if "sentences" in found:
-        sections += sentence_sections(found["sentences"])
+        sections += sentence_sections(plan, found["sentences"])
     if start is not None:
         sections.append(data_section(start))
     return sections
@@ -156,13 +156,13 @@ def _what(plan: Plan, start: Found | None, runs: Mapping[str, Sequence[Found]]) 
     return f"{words} Tuned from its pre-trained weights by {named}; {seeds} seed{'s' * (seeds != 1)}."
 
 
-def _errors(measures: Mapping[str, Any]) -> str:
+def _errors(plan: Plan, measures: Mapping[str, Any]) -> str:
     methods = measures["methods"]
     if not methods:
         return ""
     words = [
-        f"{TITLES[name]} {errors['average']['mean']:.1f} % (English WER {errors['en']['mean']:.1f}, Mandarin CER "
-        f"{errors['zh']['mean']:.1f})"
+        f"{TITLES[name]} {errors['average']['mean']:.1f} % (English WER {errors['en']['mean']:.1f}, "
+        f"{plan.mandarin_errors} {errors['zh']['mean']:.1f})"
         for name in ("start", "ls", "ferero")
         if name in methods
         for errors in (methods[name]["test"]["errors"],)
