@@ -36,6 +36,7 @@ SHOWN = {
     "images-paper": {"multi-mnist": "images-paper-mnist"},
     "emotions": {"on-the-rays": "emotions-rays"},
     "fairness": {"the-front": "fairness-front", "asked-and-got": "fairness-asked-and-got"},
+    "speech": {"losses-on-the-way": "speech-course", "other-gaps": "speech-gaps"},
     "speech-quick": {"losses-on-the-way": "speech-quick-course"},
 }
 """For a result the pictures of its run that docs/experiments.md shows, and their names there."""

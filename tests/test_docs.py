@@ -81,11 +81,12 @@ def test_results_of_experiments_say_what_ran_where_and_nothing_of_the_machine() 
     assert {"python", "cores", "packages"} <= set(times["environment"])
     assert set(times["seconds"]) == set(registry.names())
     assert not re.search(r"/(?:tmp|home|work|root)/", json.dumps(times))
+    on_gpu = {"images", "images-paper", "speech", "speech-steps"}
     for name, result in results.items():
         config = result["config"]
         assert config["options"]["experiment"] == result["name"] == name.partition("-")[0]
         assert {"ferero", "python", "torch"} <= set(config["versions"])
-        assert config["device"] == ("NVIDIA H200" if name in {"images", "images-paper", "speech"} else "cpu")
+        assert config["device"] == ("NVIDIA H200" if name in on_gpu else "cpu")
         assert "data" not in config["options"]
         assert not re.search(r"/(?:tmp|home|work|root)/", json.dumps(result)), name
 

@@ -61,7 +61,7 @@ def sweep_panel(rows: Sequence[Mapping[str, Any]]) -> Lines:
             [row["test"]["standard_errors"]["gap"] for row in rows],
         ),
     ]
-    return Lines("The gap follows", "gap asked for, nats for each symbol", "gap reached", lines)
+    return Lines("Gap asked for and reached", "gap asked for, nats for each symbol", "gap reached", lines)
 
 
 def _curves(runs: Mapping[str, Found], value: Callable[[Sequence[float]], float]) -> list[Line]:

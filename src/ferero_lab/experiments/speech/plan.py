@@ -97,12 +97,12 @@ _OURS = Plan(
     warm_up=0.3,
     tuning=15,
     sweeping=10,
-    rates=(2e-4, 5e-4),
+    rates=(5e-4, 1e-3),
     seeds=3,
     every=10,
-    dropout=0.2,
     floors=(0.7, 0.8, 0.8),
     shifts=(-0.2, -0.1, 0.0, 0.1, 0.2),
+    shift=-0.25,
 )
 _QUICK = Plan(
     mode="quick",
