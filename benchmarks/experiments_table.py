@@ -194,7 +194,7 @@ def told(name: str, section: str, title: str | None = None) -> Callable[[Results
     """A table of a report as it is; ``title`` where a section has several."""
 
     def make(results: Results) -> str:
-        return _rendered(_find(results[name], section, title)) if name in results else ""
+        return _rendered(_find(results[name], section, title))
 
     return make
 
