@@ -6,10 +6,13 @@ import importlib.util
 import json
 import re
 from pathlib import Path
+from typing import Any, get_args
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pytest
+
+from ferero.training.report import Status
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -38,16 +41,54 @@ def test_what_the_readme_links_to_exists() -> None:
         assert (ROOT / target).exists(), target
 
 
-def test_the_table_is_the_measured_one() -> None:
-    path = ROOT / "benchmarks" / "readme_table.py"
-    spec = importlib.util.spec_from_file_location("readme_table", path)
+def measured_tables() -> Any:
+    path = ROOT / "benchmarks" / "measured_tables.py"
+    spec = importlib.util.spec_from_file_location("measured_tables", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    result = json.loads((ROOT / "benchmarks/results/core.json").read_text(encoding="utf-8"))
-    assert not result["quick"]
-    assert module.BEGIN + module.table(result) + module.END in README
-    measured = [json.loads((ROOT / "benchmarks/results" / name).read_text()) for name in module.STEER_FILES]
-    assert not measured[0]["quick"]
-    assert module.STEER_BEGIN + module.steering_table(measured) + module.STEER_END in README
+    return module
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
+def test_the_tables_are_the_measured_ones(page: str) -> None:
+    module = measured_tables()
+    text = (ROOT / page).read_text(encoding="utf-8")
+    assert module.filled(page, text, module.results()) == text
+    assert sorted(re.findall(r"<!-- (\w+):begin -->", text)) == sorted(module.PAGES[page])
+
+
+def test_results_of_record_are_of_full_length_and_all_have_an_origin() -> None:
+    module = measured_tables()
+    found = module.results()
+    assert not any(one.get("quick") for one in found.values())
+    table = module.origins_table(found)
+    assert all(f"`{name}.json`" in table for name in found)
+
+
+def test_every_yes_and_every_figure_beside_a_neighbour_leads_somewhere() -> None:
+    module = measured_tables()
+    rows = module.neighbours_table(module.results()).splitlines()[2:]
+    assert len(rows) >= 10
+    for row in rows:
+        for cell in row.strip("| ").split(" | ")[1:]:
+            assert cell in {module.NOT_OFFERED, module.UNKNOWN} or re.fullmatch(r"\[[^]]+\]\([^)]+\)", cell), cell
+            target = re.search(r"\(([^)]+)\)$", cell)
+            assert target is None or (ROOT / target[1]).exists(), cell
+
+
+def test_the_comparison_reads_its_figures_from_the_results() -> None:
+    module = measured_tables()
+    found = json.loads(json.dumps(module.results()))
+    found["core"]["profile"]["solved"]["SLSQP"] = 0.123
+    for run in found["cooper"]["runs"]:
+        run["worst"] = 0.25
+    table = module.neighbours_table(found)
+    assert "[12.3%]" in table
+    assert "[0.25, default 0.25]" in table
+
+
+def test_the_words_of_the_report_are_those_of_the_table() -> None:
+    told = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| `(?:met|not_met|sat|osc).*$", README, re.MULTILINE))))
+    assert told == set(get_args(Status))
