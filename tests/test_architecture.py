@@ -79,3 +79,10 @@ def test_every_public_name_says_what_it_is(name: str) -> None:
 def test_no_module_is_a_junk_drawer() -> None:
     names = {path.stem for path in SOURCE.glob("ferero*/**/*.py")}
     assert not names & {"utils", "misc", "helpers", "common"}
+
+
+def test_the_page_names_the_layers_in_their_order() -> None:
+    page = (Path(__file__).parents[1] / "docs/design.md").read_text(encoding="utf-8")
+    line = next(line for line in page.splitlines() if line.count(" -> ") > 3)
+    assert line.strip().split(" -> ") == LAYERS[::-1]
+    assert all(f"\n| {layer} | " in page for layer in LAYERS if layer != "errors")
