@@ -1,5 +1,7 @@
 """Draws docs/pictures/preference-*.png: what each kind of preference means in the plane of its losses.
 
+Each is drawn twice, for a light page and, in docs/pictures/dark, for a dark one.
+
 The problem is small and known in closed form: two squared distances in the plane, to points one apart. Its losses are
 attainable where `|sqrt(a) - sqrt(b)| <= 1 <= sqrt(a) + sqrt(b)`, and its front is `sqrt(a) + sqrt(b) == 1`. Whatever is
 marked as reached was computed, by `ferero.minimize` or, where noise matters, by `ferero.Steer`.
@@ -16,24 +18,24 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from PIL import Image
 from torch import Tensor
 
 import ferero
+from ferero.plot import plot_cone, plot_region
 from ferero.plot.clip import clip_line, clip_polygon, line_of
 from ferero.plot.frame import finish, new_plane, new_space
-from ferero.plot.region import wanted_segment
-from ferero.plot.style import BOLD, DOT, LINE, OKABE_ITO, RING, SHADE, THIN, theme
+from ferero.plot.style import BOLD, DASHES, DOT, LINE, RING, SHADE, THIN, page_of
+from ferero_lab.report import draw
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"
-WISH, REACHED, INK, GREY = OKABE_ITO["blue"], OKABE_ITO["vermillion"], "#1A1A1A", "#BDBDBD"
-DASHES = (0, (5, 2.5))
+WIDE = 3 * BOLD  # of the strip that marks a piece of the front
 VIEW = np.array([[0.0, 0.0], [1.3, 1.3]])
 START = (0.25, 0.75)
 
@@ -78,43 +80,53 @@ class Picture:
 # the parts that all pictures share ------------------------------------------------------------------------
 
 
+def wish_color(ax: Axes) -> str:
+    """What is asked for: blue."""
+    return page_of(ax).series[0]
+
+
+def reached_color(ax: Axes) -> str:
+    """What was reached, and the way there: orange."""
+    return page_of(ax).series[1]
+
+
 def draw_front(ax: Axes) -> None:
-    """The front as a dark curve, and lightly shaded what can be had."""
+    """The front as a bold curve, and lightly shaded what can be had."""
     s = np.linspace(0, 1, 200)
     arm = np.linspace(0, 1, 50)
     left, right = np.stack([arm**2, (1 + arm) ** 2], axis=1), np.stack([(1 + arm) ** 2, arm**2], axis=1)
     front = np.stack([s**2, (1 - s) ** 2], axis=1)
     edge = np.concatenate([left[::-1], front, right])
-    ax.fill(*edge.T, facecolor=GREY, alpha=0.28, linewidth=0, zorder=0.2)
-    ax.plot(*front.T, color=INK, linewidth=BOLD, solid_capstyle="round", zorder=2.5)
+    ax.fill(*edge.T, facecolor=page_of(ax).pale, alpha=SHADE, linewidth=0, zorder=0.2)
+    ax.plot(*front.T, color=page_of(ax).pale, linewidth=BOLD, solid_capstyle="round", zorder=1.2)
 
 
 def draw_wish(ax: Axes, preference: ferero.Preference, hatch: str | None = None) -> None:
-    """Areas filled, lines dashed."""
-    rows, offsets = preference.B_g.numpy(), preference.b_g.numpy()
-    if preference.m_g and preference.ray is None:
-        corners = clip_polygon(VIEW, rows, offsets)
-        ax.fill(*corners.T, facecolor=WISH, alpha=SHADE + 0.06, linewidth=0, zorder=0.5)
-        if hatch:
-            ax.fill(*corners.T, facecolor="none", edgecolor=WISH, alpha=0.5, hatch=hatch, linewidth=0, zorder=0.6)
-        for i, row in enumerate(rows):
-            others = np.delete(rows, i, axis=0), np.delete(offsets, i)
-            edge = clip_line(VIEW, *line_of(row, float(offsets[i])), *others)
-            if edge is not None:
-                ax.plot(*edge.T, color=WISH, linewidth=LINE, zorder=1.5)
-    segment = wanted_segment(preference, VIEW)
-    if segment is not None:
-        ax.plot(*segment.T, color=WISH, linewidth=1.8, linestyle=DASHES, zorder=2)
+    """Areas shaded, lines dashed."""
+    color = wish_color(ax)
+    plot_region(preference, ax, color=color, label="")
+    if hatch:
+        corners = clip_polygon(VIEW, preference.B_g.numpy(), preference.b_g.numpy())
+        ax.fill(*corners.T, facecolor="none", edgecolor=color, alpha=0.5, hatch=hatch, linewidth=0, zorder=0.6)
+
+
+def draw_piece(ax: Axes, front: np.ndarray[Any, Any]) -> None:
+    """A piece of the front that would do, as a broad strip below it."""
+    ax.plot(*front.T, color=wish_color(ax), linewidth=WIDE, alpha=2 * SHADE, solid_capstyle="butt", zorder=1.1)
 
 
 def draw_run(ax: Axes, result: ferero.Result) -> None:
-    """The start as a ring, the way thin, and the point that was reached: a cross where the wish was not to be had."""
-    way = np.asarray(result.history.losses)
-    ax.plot(*way.T, color=INK, linewidth=THIN, linestyle=":", zorder=3)
-    ax.scatter(way[0, 0], way[0, 1], s=RING, facecolor="white", edgecolor=INK, linewidth=THIN, zorder=4)
-    marker = "o" if result.success else "X"
-    point = result.losses.tolist()
-    ax.scatter(point[0], point[1], s=1.4 * DOT, color=REACHED, edgecolor="white", marker=marker, zorder=5)
+    """The start as a ring, the way thin, and the point that was reached: hollow and crossed if the wish is not met."""
+    page, color = page_of(ax), reached_color(ax)
+    way, (a, b) = np.asarray(result.history.losses), result.losses.tolist()
+    ax.plot(*way.T, color=color, linewidth=LINE, alpha=0.8, zorder=2)
+    ring: dict[str, Any] = {"facecolor": page.paper, "linewidth": LINE / 1.5}
+    ax.scatter(way[0, 0], way[0, 1], s=RING, edgecolor=page.ink, zorder=3, **ring)
+    if result.success:
+        ax.scatter(a, b, s=DOT, facecolor=color, edgecolor=page.paper, linewidth=LINE / 1.5, zorder=4)
+    else:
+        ax.scatter(a, b, s=DOT, edgecolor=color, zorder=4, **ring)
+        ax.scatter(a, b, s=DOT / 2, color=color, marker="x", linewidth=LINE / 1.5, zorder=5)
 
 
 # one for each kind ------------------------------------------------------------------------------------------
@@ -128,19 +140,25 @@ def draw_plain(ax: Axes, picture: Picture) -> None:
 
 def draw_pareto(ax: Axes, picture: Picture) -> None:
     """No wish: the whole front would do. With the legend that serves for all."""
-    front = ax.lines[0].get_xydata()
-    ax.plot(*np.asarray(front).T, color=WISH, linewidth=3 * BOLD, alpha=SHADE + 0.1, zorder=2)
+    draw_piece(ax, front_on(ax))
     draw_run(ax, reach(picture.preference))
+    page, wish, reached = page_of(ax), wish_color(ax), reached_color(ax)
+    ring = {"marker": "o", "markersize": RING**0.5, "markerfacecolor": page.paper, "markeredgecolor": page.ink}
     handles = [
-        Line2D([], [], color=INK, linewidth=BOLD),
-        Patch(facecolor=GREY, alpha=0.28),
-        Line2D([], [], color=WISH, linewidth=1.8, linestyle=DASHES),
-        Patch(facecolor=WISH, alpha=SHADE + 0.06),
-        Line2D([], [], color=INK, linewidth=THIN, linestyle=":", marker="o", markersize=4, markerfacecolor="white"),
-        Line2D([], [], color=REACHED, linewidth=0, marker="o", markersize=6),
+        Line2D([], [], color=page.pale, linewidth=BOLD),
+        Patch(facecolor=page.pale, alpha=2 * SHADE),
+        Line2D([], [], color=wish, linewidth=LINE, linestyle=DASHES),
+        Patch(facecolor=wish, alpha=SHADE, edgecolor=wish, linewidth=THIN),
+        Line2D([], [], color=reached, linewidth=LINE, markevery=[0], **ring),
+        Line2D([], [], color=reached, linewidth=0, marker="o", markersize=DOT**0.5, markeredgecolor=page.paper),
     ]
     words = ("front", "attainable", "wish: a line", "wish: an area", "start and way", "reached")
-    ax.legend(handles, words, loc="upper right", frameon=True, framealpha=1, edgecolor="white", fontsize=7)
+    ax.legend(handles, words, loc="upper right", frameon=True, framealpha=1, edgecolor=page.paper, fontsize=7)
+
+
+def front_on(ax: Axes) -> np.ndarray[Any, Any]:
+    """The front that `draw_front` drew."""
+    return np.asarray(ax.lines[0].get_xydata())
 
 
 def draw_and(ax: Axes, picture: Picture) -> None:
@@ -158,18 +176,9 @@ def draw_cone(ax: Axes, picture: Picture) -> None:
     """
     cone = picture.preference.cone
     assert cone is not None
-    result = reach(picture.preference)
-    point = np.asarray(result.losses)
-    A = cone.matrix.numpy()
-    ax.fill(*clip_polygon(VIEW, A, -A @ point).T, facecolor=WISH, alpha=SHADE + 0.06, linewidth=0, zorder=0.5)
-    for i, row in enumerate(A):
-        others = np.delete(A, i, axis=0)
-        edge = clip_line(VIEW, point, line_of(row, 0.0)[1], others, -others @ point)
-        if edge is not None:
-            ax.plot(*edge.T, color=WISH, linewidth=LINE, zorder=1.5)
-    front = np.asarray(ax.lines[0].get_xydata())
-    best = front[ferero.nondominated(torch.from_numpy(front), cone).numpy()]
-    ax.plot(*best.T, color=WISH, linewidth=3 * BOLD, alpha=SHADE + 0.16, solid_capstyle="butt", zorder=2)
+    result, front = reach(picture.preference), front_on(ax)
+    plot_cone(cone, result.losses, ax, color=wish_color(ax), label="")
+    draw_piece(ax, front[ferero.nondominated(torch.from_numpy(front), cone).numpy()])
     draw_run(ax, result)
 
 
@@ -179,7 +188,7 @@ def draw_minimize(ax: Axes, picture: Picture) -> None:
     row = picture.preference.A[0].numpy()
     level = clip_line(VIEW, *line_of(row, -float(row @ np.asarray(result.losses))), np.zeros((0, 2)), np.zeros(0))
     assert level is not None
-    ax.plot(*level.T, color=WISH, linewidth=1.8, linestyle=DASHES, zorder=2)
+    ax.plot(*level.T, color=wish_color(ax), linewidth=LINE, linestyle=DASHES, zorder=2)
     draw_run(ax, result)
 
 
@@ -203,16 +212,20 @@ def draw_margin(ax: Axes, picture: Picture) -> None:
     """The last 500 steps of two trainings with noise, without the margin and with it, as means and their spread."""
     (constraint,) = picture.preference.constraints
     draw_wish(ax, picture.preference)
-    for preference, marker, color in (
-        (ferero.Preference(f, [constraint.with_margin(0)]), "s", INK),
-        (picture.preference, "o", REACHED),
+    page = page_of(ax)
+    for preference, marker, color, label in (
+        (ferero.Preference(f, [constraint.with_margin(0)]), "s", page.ink, "no margin"),
+        (picture.preference, "o", reached_color(ax), "margin 3"),
     ):
         found, _ = steered(preference)
         mean = found.mean(axis=0)
         ax.scatter(found[::5, 0], found[::5, 1], s=3, color=color, alpha=0.35, linewidth=0, zorder=4)
-        ax.scatter(mean[0], mean[1], s=1.4 * DOT, color=color, edgecolor="white", marker=marker, zorder=5)
-    handles = [Line2D([], [], color=c, linewidth=0, marker=m, markersize=6) for c, m in ((INK, "s"), (REACHED, "o"))]
-    ax.legend(handles, ("no margin", "margin 3"), loc="upper right", frameon=False, fontsize=7)
+        look = {"facecolor": color, "edgecolor": page.paper, "marker": marker, "linewidth": LINE / 1.5}
+        ax.scatter(mean[0], mean[1], s=DOT, label=label, zorder=5, **look)
+    handles, labels = ax.get_legend_handles_labels()
+    for handle in handles:
+        handle.set_label("")  # `finish` would make a legend of its own
+    ax.legend(handles, labels, loc="upper right", frameon=False, fontsize=7)
 
 
 def draw_three(ax: Any, picture: Picture) -> None:
@@ -220,19 +233,21 @@ def draw_three(ax: Any, picture: Picture) -> None:
     shares = np.array([(i, j, 24 - i - j) for i in range(25) for j in range(25 - i)]) / 24
     surface = three_losses(torch.from_numpy(shares @ CORNERS.numpy())[:, None, :]).numpy()
     triangles = mpl.tri.Triangulation(shares[:, 0], shares[:, 1]).triangles
-    ax.plot_trisurf(*surface.T, triangles=triangles, color=GREY, alpha=0.45, linewidth=0, shade=False)
+    page, wish = page_of(ax), wish_color(ax)
+    ax.plot_trisurf(*surface.T, triangles=triangles, color=page.pale, alpha=2 * SHADE, linewidth=0, shade=False)
     for i in range(3):
         t = np.linspace(0, 1, 60)[:, None]
         edge = CORNERS[i].numpy() * t + CORNERS[i - 1].numpy() * (1 - t)
-        ax.plot(*three_losses(torch.from_numpy(edge)[:, None, :]).numpy().T, color=INK, linewidth=1.8)
+        ax.plot(*three_losses(torch.from_numpy(edge)[:, None, :]).numpy().T, color=page.pale, linewidth=BOLD)
     # a - b == 0.3 is the line x_1 == 0.65, in the triangle up to its right side; of it a <= 0.5 is allowed
     height = np.linspace(0, math.sqrt(3) * 0.35, 60)
     curve = three_losses(torch.from_numpy(np.stack([np.full(60, 0.65), height], axis=1))[:, None, :]).numpy()
-    ax.plot(*curve.T, color=WISH, linewidth=1.8, linestyle=DASHES)
+    ax.plot(*curve.T, color=wish, linewidth=LINE, linestyle=DASHES)
     allowed = picture.preference.is_satisfied(torch.from_numpy(curve), atol=1e-9).numpy()
-    ax.plot(*curve[allowed].T, color=WISH, linewidth=2 * BOLD, alpha=0.5)
-    result = reach(picture.preference)
-    ax.scatter(*result.losses.tolist(), s=1.4 * DOT, color=REACHED, edgecolor="white", depthshade=False, zorder=5)
+    ax.plot(*curve[allowed].T, color=wish, linewidth=WIDE, alpha=2 * SHADE)
+    point = reach(picture.preference).losses.tolist()
+    look = {"facecolor": reached_color(ax), "edgecolor": page.paper, "linewidth": LINE / 1.5}
+    ax.scatter(*point, s=DOT, depthshade=False, zorder=5, **look)
 
 
 P = ferero.Preference
@@ -256,40 +271,43 @@ PICTURES = {
 }
 
 
-def save(name: str, folder: Path) -> Path:
-    """One picture as `preference-<name>.png`, with few colours so that it is small."""
-    picture, target = PICTURES[name], folder / f"preference-{name}.png"
-    with theme():
-        is_plane = picture.preference.m == 2
-        ax: Any
-        if is_plane:
-            ax = new_plane(("loss a", "loss b"), 2.5, 2.5)
-            ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], aspect="equal")
-            draw_front(ax)
-        else:
-            ax = new_space(("loss a", "loss b", "loss c"), 2.6)
-            ax.set_box_aspect(None, zoom=0.88)  # room for the labels
-            ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], zticks=[0, 0.5, 1])
-        picture.draw(ax, picture)
-        if is_plane:
-            ax.set(xlim=VIEW[:, 0], ylim=VIEW[:, 1])
-        ax.set_title(picture.title, color=WISH, family="monospace", fontsize=7.5, y=1.0 if is_plane else 0.9)
-        figure, drawn = ax.get_figure(root=True), BytesIO()
-        assert figure is not None
-        finish(ax)
-        figure.savefig(drawn, format="png", dpi=160, bbox_inches="tight", pad_inches=0.06 if is_plane else 0.2)
-        plt.close(figure)
-    small = Image.open(drawn).convert("RGB").quantize(256, kmeans=2)
-    small.save(target, optimize=True)
+def make(name: str) -> Figure:
+    """One picture, in the theme that is on."""
+    picture = PICTURES[name]
+    is_plane = picture.preference.m == 2
+    ax: Any
+    if is_plane:
+        ax = new_plane(("loss a", "loss b"), 2.5, 2.5)
+        ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], aspect="equal", xlim=VIEW[:, 0], ylim=VIEW[:, 1])
+        draw_front(ax)
+    else:
+        ax = new_space(("loss a", "loss b", "loss c"), 2.6)
+        ax.set_box_aspect(None, zoom=0.88)  # room for the labels
+        ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], zticks=[0, 0.5, 1])
+    picture.draw(ax, picture)
+    ax.set_title(picture.title, color=wish_color(ax), family="monospace", fontsize=7.5, y=1.0 if is_plane else 0.9)
+    finish(ax)
+    figure: Figure = ax.get_figure(root=True)
+    return figure
+
+
+def save(name: str, folder: Path) -> tuple[Path, Path]:
+    """One picture as `preference-<name>.png` and `dark/preference-<name>.png`."""
+    forms, file = draw(lambda: make(name)), f"preference-{name}.png"
+    return write(forms.png, folder / file), write(forms.dark, folder / "dark" / file)
+
+
+def write(png: bytes, target: Path) -> Path:
+    """With few colours, so that it is small."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    Image.open(BytesIO(png)).convert("RGB").quantize(256, kmeans=2).save(target, optimize=True)
     return target
 
 
 def main(folder: Path = FOLDER) -> None:
     """All of them."""
-    mpl.use("Agg")
-    folder.mkdir(parents=True, exist_ok=True)
     for name in PICTURES:
-        print(save(name, folder).name)
+        print(*(path.relative_to(folder) for path in save(name, folder)))
 
 
 if __name__ == "__main__":

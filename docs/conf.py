@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from docutils import nodes
@@ -34,7 +34,11 @@ html_show_sphinx = html_show_copyright = False
 html_copy_source = html_show_sourcelink = False
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0072B2"},
-    "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
+    "dark_css_variables": {
+        "color-brand-primary": "#56B4E9",
+        "color-brand-content": "#56B4E9",
+        "color-background-primary": "#14171A",  # the paper of dark pictures
+    },
 }
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
@@ -150,6 +154,23 @@ def _place(here: Path, node: addnodes.pending_xref) -> str | None:
     return target.relative_to(ROOT).as_posix()
 
 
+def show_dark_pictures(app: Sphinx, document: nodes.document) -> None:
+    """Adds to `pictures/X.png` its form for dark pages, `pictures/dark/X.png`, where there is one.
+
+    Pages name the light form alone, which is what a repository shows. The theme shows one of the two by their classes,
+    and prints the light one.
+    """
+    here = Path(app.env.doc2path(app.env.docname)).parent
+    for light in list(document.findall(nodes.image)):
+        place = PurePosixPath(light["uri"])
+        dark_uri = (place.parent / "dark" / place.name).as_posix()
+        if (here / dark_uri).is_file():
+            dark = nodes.image(**{**light.attributes, "ids": [], "names": [], "uri": dark_uri})
+            light["classes"] = [*light["classes"], "only-light"]
+            dark["classes"] = [*dark["classes"], "only-dark"]
+            light.replace_self([light, dark])
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Registers what is above."""
     app.add_role("said", said)
@@ -157,4 +178,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", show_formulas, priority=400)  # napoleon comes at 500
     app.connect("autodoc-process-signature", show_aliases)
     app.connect("doctree-read", name_places)
+    app.connect("doctree-read", show_dark_pictures, priority=400)  # Sphinx collects pictures at 500
     return {"parallel_read_safe": True, "parallel_write_safe": True}

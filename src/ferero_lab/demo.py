@@ -70,7 +70,7 @@ class Demo:
         Raises:
             MissingExtraError: without matplotlib or moocore.
         """
-        front, wishes, history = draw(self._draw_front), draw(self._draw_wishes), draw(self._draw_history)
+        front, wishes, history = self.front_picture(), draw(self._draw_wishes), draw(self._draw_history)
         return {
             "config.json": to_json(self.config()).encode(),
             "results.json": to_json(self.to_dict()).encode(),
@@ -80,6 +80,14 @@ class Demo:
             "history.png": history.png,
             "report.html": self._page(front, wishes, history),
         }
+
+    def front_picture(self) -> Picture:
+        """The rays, the ways and the points, in the forms that pages need.
+
+        Raises:
+            MissingExtraError: without matplotlib.
+        """
+        return draw(self._draw_front)
 
     # the report ---------------------------------------------------------------------------------------
 

@@ -54,6 +54,8 @@ def new_space(names: Sequence[str], size: float = 3.8) -> Axes:
     ax.set(xlabel=names[0], ylabel=names[1], zlabel=names[2])
     ax.view_init(elev=24, azim=38)
     ax.set_box_aspect(None, zoom=1.1)
+    ax.zaxis.set_rotate_label(False)
+    ax.zaxis.label.set_rotation(90)  # read from below, as in the plane
     for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
         axis.set_pane_color(page.paper)
         axis.line.set_color(page.ink)

@@ -15,15 +15,13 @@ from ferero.plot.frame import finish, new_plane, new_space
 from ferero.plot.names import legend_texts
 from ferero.plot.parallel import plot_parallel
 from ferero.plot.region import wanted_segment
-from ferero.plot.style import BOLD, DOT, LINE, RING, THIN, Page, drawing, page_of
+from ferero.plot.style import BOLD, DASHES, DOT, LINE, RING, THIN, Page, drawing, page_of
 from ferero.subprogram.program import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_front"]
-
-_DASHES = (0, (5, 3))
+__all__ = ["missed_handle", "plot_front"]
 
 
 def plot_front(
@@ -70,6 +68,15 @@ def plot_front(
         return plot_parallel(front, ax, truth=known)
     with drawing(ax):
         return _Picture(front, ax, known, trajectories=trajectories, rays=rays).draw()
+
+
+def missed_handle(page: Page) -> tuple[Any, Any]:
+    """For a legend: the ring with a cross in it of a point that is not what was wanted."""
+    from matplotlib.lines import Line2D
+
+    look: dict[str, Any] = {"color": page.ink, "linestyle": "none", "markeredgewidth": LINE / 1.5}
+    ring = Line2D([], [], marker="o", markersize=DOT**0.5, markerfacecolor=page.paper, **look)
+    return ring, Line2D([], [], marker="x", markersize=(DOT / 2) ** 0.5, **look)
 
 
 def _read_truth(truth: ArrayLike | None, m: int) -> Array | None:
@@ -150,7 +157,7 @@ class _Picture:
     def _draw_rays(self, view: Array) -> None:
         look = {
             "linewidth": THIN,
-            "linestyle": _DASHES,
+            "linestyle": DASHES,
             "alpha": self.page.faint,
             "zorder": 1.0 if self.m == 2 else 1.4,
         }
@@ -194,12 +201,7 @@ class _Picture:
         shortfalls = sorted({shortfall_of(r) for r in self.front.results} - {""})
         if not shortfalls:
             return []
-        from matplotlib.lines import Line2D
-
-        look: dict[str, Any] = {"color": self.page.ink, "linestyle": "none", "markeredgewidth": LINE / 1.5}
-        ring = Line2D([], [], marker="o", markersize=DOT**0.5, markerfacecolor=self.page.paper, **look)
-        cross = Line2D([], [], marker="x", markersize=(DOT / 2) ** 0.5, **look)
-        return [((ring, cross), text) for text in shortfalls]
+        return [(missed_handle(self.page), text) for text in shortfalls]
 
     def _scatter(self, points: Array, **style: Any) -> None:
         depth = {"depthshade": False} if self.m == 3 else {}

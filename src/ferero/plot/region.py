@@ -9,7 +9,7 @@ import numpy as np
 from ferero.errors import InputError
 from ferero.plot.clip import check_plane, clip_line, clip_polygon, line_of, view_of
 from ferero.plot.frame import finish, new_plane
-from ferero.plot.style import LINE, SHADE, THIN, drawing, page_of
+from ferero.plot.style import DASHES, LINE, SHADE, THIN, drawing, page_of
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
 
@@ -22,7 +22,7 @@ __all__ = ["plot_region", "wanted_segment"]
 def plot_region(
     preference: Preference, ax: Axes | None = None, *, color: str | None = None, label: str | None = None
 ) -> Axes:
-    """Shades ``{G <= 0}`` and draws ``{H = 0}`` there, as far as the axes show.
+    """Shades ``{G <= 0}`` and dashes ``{H = 0}`` there, as far as the axes show.
 
     The half-space of a ray is not shaded: it only ends the line.
 
@@ -99,7 +99,7 @@ def _draw_area(ax: Axes, preference: Preference, view: Array, color: str, label:
 def _draw_line(ax: Axes, preference: Preference, view: Array, color: str, label: str) -> None:
     segment = wanted_segment(preference, view)
     if segment is not None:
-        ax.plot(*segment.T, color=color, linewidth=LINE, label=label, zorder=2)
+        ax.plot(*segment.T, color=color, linewidth=LINE, linestyle=DASHES, label=label, zorder=2)
     elif preference.m_h and np.linalg.matrix_rank(preference.B_h.numpy()) == 2:
         point = np.linalg.lstsq(preference.B_h.numpy(), -preference.b_h.numpy(), rcond=None)[0]
         ax.scatter(point[0], point[1], marker="+", s=60, color=color, label=label, zorder=2)

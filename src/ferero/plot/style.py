@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOLD",
+    "DASHES",
     "DOT",
     "LINE",
     "OKABE_ITO",
@@ -50,6 +51,7 @@ OKABE_ITO = {
 BOLD, LINE, THIN = 2.8, 1.2, 0.7  # line widths in points
 DOT, RING = 36.0, 22.0  # marker areas in points squared
 SHADE = 0.16  # opacity of areas
+DASHES = (0, (5, 3))  # of a line that is wanted: points drawn, points left out
 
 _is_active: ContextVar[bool] = ContextVar("ferero_theme", default=False)
 

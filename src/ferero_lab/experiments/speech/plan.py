@@ -101,8 +101,8 @@ _OURS = Plan(
     seeds=3,
     every=10,
     floors=(0.7, 0.8, 0.8),
-    shifts=(-0.2, -0.1, 0.0, 0.1, 0.2),
-    shift=-0.25,
+    shifts=(-0.6, -0.5, -0.4, -0.3, -0.2),
+    shift=-0.4,
 )
 _QUICK = Plan(
     mode="quick",
