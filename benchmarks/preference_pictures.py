@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from PIL import Image
+from PIL import Image, ImageChops
 from torch import Tensor
 
 import ferero
@@ -35,6 +35,7 @@ from ferero.plot.style import BOLD, DASHES, DOT, LINE, RING, SHADE, THIN, page_o
 from ferero_lab.report import draw
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"
+PAD = 10  # pixels
 WIDE = 3 * BOLD  # of the strip that marks a piece of the front
 VIEW = np.array([[0.0, 0.0], [1.3, 1.3]])
 START = (0.25, 0.75)
@@ -143,7 +144,12 @@ def draw_pareto(ax: Axes, picture: Picture) -> None:
     draw_piece(ax, front_on(ax))
     draw_run(ax, reach(picture.preference))
     page, wish, reached = page_of(ax), wish_color(ax), reached_color(ax)
-    ring = {"marker": "o", "markersize": RING**0.5, "markerfacecolor": page.paper, "markeredgecolor": page.ink}
+    ring: dict[str, Any] = {
+        "marker": "o",
+        "markersize": RING**0.5,
+        "markerfacecolor": page.paper,
+        "markeredgecolor": page.ink,
+    }
     handles = [
         Line2D([], [], color=page.pale, linewidth=BOLD),
         Patch(facecolor=page.pale, alpha=2 * SHADE),
@@ -220,7 +226,7 @@ def draw_margin(ax: Axes, picture: Picture) -> None:
         found, _ = steered(preference)
         mean = found.mean(axis=0)
         ax.scatter(found[::5, 0], found[::5, 1], s=3, color=color, alpha=0.35, linewidth=0, zorder=4)
-        look = {"facecolor": color, "edgecolor": page.paper, "marker": marker, "linewidth": LINE / 1.5}
+        look: dict[str, Any] = {"facecolor": color, "edgecolor": page.paper, "marker": marker, "linewidth": LINE / 1.5}
         ax.scatter(mean[0], mean[1], s=DOT, label=label, zorder=5, **look)
     handles, labels = ax.get_legend_handles_labels()
     for handle in handles:
@@ -298,9 +304,13 @@ def save(name: str, folder: Path) -> tuple[Path, Path]:
 
 
 def write(png: bytes, target: Path) -> Path:
-    """With few colours, so that it is small."""
+    """Without empty space around it, and with few colours so that it is small."""
+    image = Image.open(BytesIO(png)).convert("RGB")
+    paper = Image.new("RGB", image.size, image.getpixel((0, 0)))
+    left, top, right, bottom = ImageChops.difference(image, paper).getbbox() or (0, 0, *image.size)
+    around = (max(left - PAD, 0), max(top - PAD, 0), min(right + PAD, image.width), min(bottom + PAD, image.height))
     target.parent.mkdir(parents=True, exist_ok=True)
-    Image.open(BytesIO(png)).convert("RGB").quantize(256, kmeans=2).save(target, optimize=True)
+    image.crop(around).quantize(256, kmeans=2).save(target, optimize=True)
     return target
 
 

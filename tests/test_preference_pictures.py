@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
+import itertools
 import re
 import sys
 from pathlib import Path
@@ -10,11 +12,17 @@ from types import ModuleType
 from typing import Any
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 import torch
+from matplotlib.colors import is_color_like
 from PIL import Image
 
 import ferero
+from ferero.plot import plot_front, plot_region
+from ferero.plot.frame import new_space
+from ferero.plot.style import DASHES, page_of, theme
 
 ROOT = Path(__file__).parents[1]
 
@@ -48,23 +56,136 @@ def run(page: str) -> tuple[dict[str, Any], list[str]]:
 
 def test_every_picture_is_kept_shown_and_small(pictures: ModuleType) -> None:
     names = {f"preference-{name}.png" for name in pictures.PICTURES}
-    assert {path.name for path in (ROOT / "docs/pictures").glob("preference-*.png")} == names
     shown = re.findall(r"\(pictures/([\w-]+\.png)\)", (ROOT / "docs/preferences.md").read_text(encoding="utf-8"))
     assert sorted(shown) == sorted(names)
-    for name in names:
-        assert (ROOT / "docs/pictures" / name).stat().st_size < 40_000, name
+    for folder in (ROOT / "docs/pictures", ROOT / "docs/pictures/dark"):
+        assert {path.name for path in folder.glob("preference-*.png")} == names
+        for name in names:
+            assert (folder / name).stat().st_size < 40_000, name
+
+
+def colours_of(path: Path) -> set[tuple[int, ...]]:
+    with Image.open(path) as image:
+        return {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
+
+
+def distance(colour: str, colours: set[tuple[int, ...]]) -> int:
+    wanted = bytes.fromhex(colour[1:])
+    return min(max(abs(a - b) for a, b in zip(wanted, found, strict=True)) for found in colours)
 
 
 @pytest.mark.parametrize("name", ["pareto", "and", "cone", "minimize", "three", "unattainable"])
-def test_a_picture_can_be_drawn_again(pictures: ModuleType, name: str, tmp_path: Path) -> None:
-    path = pictures.save(name, tmp_path)
-    assert path.stat().st_size < 40_000
-    with Image.open(path) as new, Image.open(ROOT / "docs/pictures" / path.name) as kept:
-        assert abs(new.width - kept.width) < 40  # fonts may differ a little
-        colours = {colour for _, colour in new.convert("RGB").getcolors(1 << 20)}
-    wanted = {tuple(bytes.fromhex(colour[1:])) for colour in (pictures.WISH, pictures.REACHED, "#FFFFFF")}
-    for colour in wanted:  # few colours, but the ones that mean something are among them
-        assert min(max(abs(a - b) for a, b in zip(colour, c, strict=True)) for c in colours) <= 6, (name, colour)
+def test_a_picture_can_be_drawn_again_in_both_forms(pictures: ModuleType, name: str, tmp_path: Path) -> None:
+    for path, dark in zip(pictures.save(name, tmp_path), (False, True), strict=True):
+        assert path.stat().st_size < 40_000
+        with Image.open(path) as new, Image.open(ROOT / "docs/pictures" / path.relative_to(tmp_path)) as kept:
+            assert abs(new.width - kept.width) < 40  # fonts may differ a little
+        with theme(dark=dark):
+            page = page_of(mpl.figure.Figure().add_subplot())
+        for colour in (page.paper, page.series[0], page.series[1]):  # few colours, and those that mean something
+            assert distance(colour, colours_of(path)) <= 6, (path, colour)
+
+
+def test_every_dark_picture_has_its_light_form_and_dark_paper() -> None:
+    with theme(dark=True):
+        paper = page_of(mpl.figure.Figure().add_subplot()).paper
+    folder = ROOT / "docs/pictures"
+    found = {path.name for path in (folder / "dark").glob("*.png")}
+    assert {"front.png", "methods.png", "legend.png"} <= found
+    for name in found:
+        with Image.open(folder / "dark" / name) as dark, Image.open(folder / name) as light:
+            assert abs(dark.width - light.width) <= 2, name
+            corners = {dark.convert("RGB").getpixel(at) for at in ((0, 0), (dark.width - 1, dark.height - 1))}
+        assert distance(paper, corners) <= 3, name
+
+
+@pytest.mark.parametrize("script", ["front_picture", "legend_picture"])
+def test_the_other_pictures_are_drawn_in_both_forms(script: str, tmp_path: Path) -> None:
+    spec = importlib.util.spec_from_file_location(script, ROOT / f"benchmarks/{script}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.main(tmp_path)
+    drawn = [path.relative_to(tmp_path) for path in tmp_path.rglob("*.png")]
+    assert len(drawn) == 2
+    for name in drawn:
+        with Image.open(tmp_path / name) as new, Image.open(ROOT / "docs/pictures" / name) as kept:
+            assert abs(new.width - kept.width) < 40, name
+
+
+def test_a_line_that_is_wanted_is_dashed_by_every_function() -> None:
+    wish = ferero.Preference.ray([1, 2])
+    result = ferero.minimize(lambda x: torch.stack([x @ x, (x - 1) @ (x - 1)]), torch.tensor([0.2, 0.9]), wish)
+    front = ferero.Front.from_results([result])
+    patterns = []
+    for draw in (lambda ax: plot_region(wish, ax), lambda ax: plot_front(front, ax, trajectories=False)):
+        ax = mpl.figure.Figure().add_subplot()
+        draw(ax)
+        patterns += [line._unscaled_dash_pattern for line in ax.lines]
+    assert len(patterns) == 3  # with the legend's
+    assert all(pattern == DASHES for pattern in patterns)
+
+
+def test_the_third_loss_is_read_from_below() -> None:
+    ax = new_space(("a", "b", "c"))
+    ax.figure.canvas.draw()
+    assert ax.zaxis.label.get_rotation() == 90
+    plt.close(ax.figure)
+
+
+PAINTERS = [
+    *(ROOT / "src/ferero/plot").glob("*.py"),
+    *(ROOT / f"benchmarks/{name}.py" for name in ("preference_pictures", "front_picture", "methods_picture")),
+    ROOT / "benchmarks/legend_picture.py",
+]
+
+
+@pytest.mark.parametrize("path", [path for path in PAINTERS if path.name != "style.py"], ids=lambda path: path.name)
+def test_colours_are_the_pages_own(path: Path) -> None:
+    """A literal colour would be wrong on one of the two pages."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.keyword) and node.arg and "color" in node.arg:
+            written = [leaf.value for leaf in ast.walk(node.value) if isinstance(leaf, ast.Constant)]
+        elif isinstance(node, ast.Dict):
+            pairs = zip(node.keys, node.values, strict=True)
+            written = [
+                value.value
+                for key, value in pairs
+                if isinstance(key, ast.Constant) and "color" in str(key.value) and isinstance(value, ast.Constant)
+            ]
+        else:
+            written = [node.value] if isinstance(node, ast.Constant) and _is_hex(node.value) else []
+        named = [value for value in written if isinstance(value, str) and value != "none" and is_color_like(value)]
+        assert named == [], f"{path.name}, line {getattr(node, 'lineno', '?')}"
+
+
+def _is_hex(value: object) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"#[0-9A-Fa-f]{3,8}", value) is not None
+
+
+# as people with two kinds of cones see linear RGB: Machado, Oliveira and Fernandes (2009), severity 1
+DEUTERANOPIA = [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]]
+PROTANOPIA = [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]]
+XYZ = [[0.4339, 0.3762, 0.1899], [0.2126, 0.7152, 0.0722], [0.0177, 0.1095, 0.8729]]  # of linear RGB, white is 1
+
+
+def lightness_and_hue(colour: str, seen_by: list[list[float]]) -> np.ndarray:
+    """CIE Lab of a colour as it is seen, (3,)."""
+    value = np.frombuffer(bytes.fromhex(colour[1:]), np.uint8) / 255
+    linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)
+    x, y, z = np.cbrt(np.array(XYZ) @ np.clip(np.array(seen_by) @ linear, 0, 1))
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+@pytest.mark.parametrize("seen_by", [np.eye(3).tolist(), DEUTERANOPIA, PROTANOPIA], ids=["all", "deutan", "protan"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_colours_stay_apart_for_colour_blind_readers(seen_by: list[list[float]], dark: bool) -> None:
+    with theme(dark=dark):
+        series = page_of(mpl.figure.Figure().add_subplot()).series
+    for one, other in itertools.combinations(series, 2):
+        apart = np.linalg.norm(lightness_and_hue(one, seen_by) - lightness_and_hue(other, seen_by))
+        assert apart > 15, (one, other)  # 2 is just seen side by side
 
 
 def test_what_is_marked_as_reached_is_the_best_of_what_is_wanted(pictures: ModuleType) -> None:

@@ -23,6 +23,8 @@ MODULES = [  # all of their public names are described; of ferero.subprogram tho
     *("ferero.training", "ferero.fronts", "ferero.plot", "ferero.integrations.torchjd"),
 ]
 
+PICTURE = r"(?:!\[[^\]]*\]\(|\{(?:figure|image)\} )pictures/([\w-]+\.png)"
+
 pytestmark = pytest.mark.slow
 
 
@@ -33,6 +35,7 @@ class Page(HTMLParser):
     path: Path
     links: list[str] = field(default_factory=list)
     ids: set[str] = field(default_factory=set)
+    pictures: list[tuple[str, str]] = field(default_factory=list)  # file and classes
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -45,6 +48,9 @@ class Page(HTMLParser):
                 self.ids.add(value)
             if name in {"href", "src"} and value and tag != "use":
                 self.links.append(value)
+        if tag == "img":
+            given = dict(attrs)
+            self.pictures.append((given.get("src") or "", given.get("class") or ""))
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +113,41 @@ def test_backticks_of_docstrings_and_type_hints_lead_to_names(site: dict[Path, P
     assert "#ferero.Result" in page.links  # `Result` in a sentence
     assert not any("ForwardRef" in page.text for page in site.values())
     assert '<span class="gp">&gt;&gt;&gt; </span>' in page.text  # an example is code
+
+
+def test_pictures_with_a_dark_form_are_shown_in_both(site: dict[Path, Page]) -> None:
+    folder = ROOT / "docs/pictures"
+    seen = set()
+    for path, page in site.items():
+        source = ROOT / "docs" / f"{path.stem}.md"
+        if path.parent.name == "api" or not source.is_file():
+            continue
+        expected = []
+        for name in re.findall(PICTURE, source.read_text(encoding="utf-8")):
+            has_dark = (folder / "dark" / name).is_file()
+            forms = [(folder / name, "only-light"), (folder / "dark" / name, "only-dark")]
+            expected += forms if has_dark else [(folder / name, "")]
+            seen.add(has_dark)
+        found = [((path.parent / src).read_bytes(), kind) for src, kind in page.pictures]
+        assert found == [(file.read_bytes(), kind) for file, kind in expected], path.name
+    assert seen == {True, False}
+
+
+def test_dark_pages_have_the_paper_of_dark_pictures(site: dict[Path, Page]) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from ferero.plot.style import page_of, theme
+
+    with theme(dark=True):
+        paper = page_of(Figure().add_subplot()).paper
+    assert all(f"--color-background-primary: {paper}" in page.text for page in site.values())
+
+
+def test_the_light_form_is_printed(site: dict[Path, Page]) -> None:
+    """The theme hides dark forms, and shows them only in a dark scheme that is not printed."""
+    folder = next(path.parent for path in site if path.name == "index.html" and path.parent.name == "html")
+    before, after = (folder / "_static/styles/furo.css").read_text(encoding="utf-8").split("@media not print", 1)
+    assert "html body .only-dark{display:none!important}" in before
+    assert ".only-dark{display:block!important}" not in before
+    assert "body[data-theme=dark] .only-dark{display:block!important}" in after
