@@ -37,7 +37,8 @@ def test_exactly_two_commands_set_everything_up() -> None:
 
 
 def test_what_the_readme_links_to_exists() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
+    targets = re.findall(r"\]\(([^)#]+)\)", README) + re.findall(r'src(?:set)?="([^"]+)"', README)
+    for target in targets:
         assert (ROOT / target).exists(), target
 
 

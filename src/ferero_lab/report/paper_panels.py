@@ -93,10 +93,11 @@ def _axis_label(text: str) -> str:
 
 
 def _rows(panels: Sequence[Panel]) -> list[list[Panel]]:
-    """Up to three small panels side by side, wide ones alone."""
+    """Up to three small panels side by side, four in two rows, wide ones alone."""
     rows: list[list[Panel]] = []
+    most = 2 if len(panels) == 4 else _COLUMNS
     for panel in panels:
-        if not rows or _is_wide(panel) or _is_wide(rows[-1][0]) or len(rows[-1]) == _COLUMNS:
+        if not rows or _is_wide(panel) or _is_wide(rows[-1][0]) or len(rows[-1]) == most:
             rows.append([])
         rows[-1].append(panel)
     return rows
