@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import ferero
+from ferero.errors import InputError
 
 EYE = torch.eye(2, dtype=torch.float64)
 TWO = ferero.Preference.pareto(2)
@@ -87,3 +88,21 @@ def test_an_unattainable_wish_comes_with_the_closest_point_its_violation_and_wha
     assert result.status == "unattainable"
     assert float(p.violation(result.losses).max()) > 0.1
     assert "f1 <= 0.5" in result.message or "f2 <= 0.5" in result.message
+
+
+@pytest.mark.parametrize(
+    ("mistake", "hint"),
+    [
+        (lambda f: ferero.Preference(f, ["a <= 1"]), r"Preference\.parse\('a <= 1'\)"),
+        (lambda f: ferero.Preference(f, minimize="a"), r"write f\.a"),
+        (lambda f: max(f.a, f.b), "bounds on both"),
+        (lambda f: (f.a <= 1) & (f.b <= 1), r"into the list, \[a <= 1, \.\.\.\]"),
+        (lambda f: (f.a <= 1) and (f.b <= 1), "'and' does not join"),
+        (lambda f: ferero.Steer([f.a <= 1]), r"Preference\(f, \[\.\.\.\]\)"),
+        (lambda f: ferero.minimize(lambda x: x, torch.ones(2), [2, 1]), r"Preference\.ray\(\[\.\.\.\]\)"),
+        (lambda f: ferero.Steer(ferero.Preference(f))(torch.ones((), requires_grad=True)), "pass them together"),
+    ],
+)
+def test_what_people_write_first_is_answered_by_what_to_write(mistake, hint):
+    with pytest.raises(InputError, match=hint):
+        mistake(ferero.objectives("a", "b"))

@@ -89,11 +89,12 @@ def test_a_loss_without_examples_in_a_batch_of_an_evaluation_is_not_counted_ther
 
 
 def test_the_verdict_is_on_all_the_data():
-    front = train([RAY, BOUND, ORDER], epochs=80, optimizer=lambda p: torch.optim.Adam(p, lr=0.02))
+    front = train([RAY, BOUND, ORDER], epochs=400, optimizer=lambda p: torch.optim.Adam(p, lr=0.1))
     for trained in front:
         assert trained.status == "met" or not trained.preference.is_satisfied(trained.losses, atol=1e-3)
         assert trained.success == (trained.status in ("met", "met_within_noise"))
-    assert front[0].success
+    assert front[1].success
+    assert not front[0].success
     assert front[2].message == "There is no constraint: the losses are minimised."
 
 

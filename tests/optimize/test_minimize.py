@@ -400,7 +400,7 @@ def test_a_function_that_cannot_be_vmapped_is_looped() -> None:
         ({"tol": 0.0}, "tol: expected a positive number"),
         ({"lower": [1.0, 2.0, 3.0]}, r"lower: expected one number or shape \(2,\)"),
         ({"preference": Preference.pareto(3)}, "expected 3 losses, as the preference names them"),
-        ({"preference": "f1 <= 1"}, "preference: expected a ferero.Preference"),
+        ({"preference": "f1 <= 1"}, "preference: expected a Preference, found str; Preference.parse"),
         ({"preference": Preference.stack([Preference.pareto(2)] * 2)}, "use ferero.trace"),
         ({"x0": torch.full((20,), torch.nan)}, "x0: expected finite numbers"),
         ({"x0": torch.zeros(0)}, "x0: expected at least one parameter"),

@@ -88,7 +88,7 @@ def test_bfloat16_points_are_taken() -> None:
         (lambda: Ferero(c_g=-1.0), "c_g: expected a positive"),
         (lambda: Ferero(solver="x"), "solver: expected one of"),  # type: ignore[arg-type]
         (lambda: certify(two, X, Preference.ray([1.0, 2.0, 3.0])), "expected 3 losses"),
-        (lambda: certify(two, X, "x"), "preference: expected a ferero.Preference"),  # type: ignore[arg-type]
+        (lambda: certify(two, X, "x"), "preference: expected a Preference, found str; Preference.parse"),  # type: ignore[arg-type]
         (
             lambda: minimize(two, X, Preference.pareto(2), jac=lambda x: torch.ones(3, 2)),
             r"jac\(x\): expected shape \(2, 3\)",

@@ -13,7 +13,7 @@ WISH = ferero.Preference(f, [f.a <= 1.0, f.b - f.a == 0.5])
 
 
 def report(status="met", errors=(0.0, 0.0)):
-    rows = tuple(ConstraintReport("x", 0.0, error, 0.0, 0.0, False, 0.0, "met", "") for error in errors)
+    rows = tuple(ConstraintReport("x", 0.0, error, 0.0, 0.0, 0.0, False, 0.0, "met", "") for error in errors)
     return Report(status, "of the report", rows, {}, 100, 0)
 
 
@@ -28,12 +28,13 @@ def test_met():
 
 @pytest.mark.parametrize("seen", ["met", "met_within_noise", "not_met"])
 def test_off_by_less_than_the_noise_or_by_more(seen):
-    status, advice = judge([1.1, 1.6], seen, (0.06, 0.0))
+    status, advice = judge([1.06, 1.56], seen, (0.06, 0.0))
     assert status == "met_within_noise"
     assert advice.startswith("a <= 1: Met as far as the noise")
     status, advice = judge([1.1, 1.6], seen, (0.01, 0.5))
     assert status == "not_met"
     assert advice.startswith("a <= 1: Not met yet.")
+    assert judge([1.1, 1.6], seen, (0.5, 0.0))[0] == "not_met"  # noise excuses a twentieth at most
 
 
 @pytest.mark.parametrize("seen", ["saturated", "oscillating"])

@@ -11,6 +11,7 @@ from ferero.optimize.evaluator import Function, Point, make_evaluator
 from ferero.optimize.held import held_rows
 from ferero.optimize.scale import gradient_scale, row_scale
 from ferero.preference import Preference
+from ferero.preference.inputs import no_preference
 from ferero.subprogram import Program, solve_exact
 from ferero.subprogram.program import Array
 
@@ -98,7 +99,7 @@ def _nearby(x: Point, point: Array) -> Point:
 def check_single(preference: Preference) -> None:
     """Refuses what is not one preference."""
     if not isinstance(preference, Preference):
-        raise InputError(f"preference: expected a ferero.Preference, found {type(preference).__name__}.")
+        raise InputError(f"preference: {no_preference(preference)}.")
     if preference.members:
         raise InputError("preference: expected a single one, found a stack; use ferero.trace for several.")
 

@@ -114,7 +114,10 @@ def read_minimized(minimize: Expression | Iterable[Expression] | None) -> tuple[
         raise InputError("minimize: expected an expression, found none; leave it out to minimise every loss")
     for item in expressions:
         if not isinstance(item, Expression):
-            raise InputError(f"minimize: expected expressions such as f.a + f.b, found {item} ({type(item).__name__})")
+            hint = f"; write f.{item}" if isinstance(item, str) and item.isidentifier() else ""
+            raise InputError(
+                f"minimize: expected expressions such as f.a + f.b, found {item} ({type(item).__name__}){hint}"
+            )
     return tuple(expression.form for expression in expressions)
 
 
@@ -126,10 +129,12 @@ def is_same_cone(one: Cone | None, other: Cone | None) -> bool:
 
 
 def _listed(minimize: Any) -> tuple[Any, ...]:
-    return tuple(minimize) if isinstance(minimize, Iterable) else (minimize,)
+    return tuple(minimize) if isinstance(minimize, Iterable) and not isinstance(minimize, str) else (minimize,)
 
 
 def _checked(item: object, index: int) -> Constraint:
+    if isinstance(item, str):
+        raise InputError(f"constraints[{index}]: found the text {item!r}; Preference.parse({item!r}) reads text")
     if not isinstance(item, Constraint):
         raise InputError(
             f"constraints[{index}]: expected a comparison such as f.a <= 1, found {item} "

@@ -113,8 +113,12 @@ class Constraint:
     def __bool__(self) -> NoReturn:
         raise InputError(
             f"the constraint '{self}' is neither true nor false; a chain 'a <= f.x <= b' is not supported: "
-            f"write two constraints, [f.x >= a, f.x <= b]; for loss values ask Preference.is_satisfied"
+            f"write two constraints, [f.x >= a, f.x <= b], which 'and' does not join; for loss values ask "
+            "Preference.is_satisfied"
         )
+
+    def __and__(self, other: object) -> NoReturn:
+        raise InputError(f"'({self}) & ...' is no constraint; write both into the list, [{self}, ...]")
 
 
 def with_margins(constraints: Sequence[Constraint], margins: Sequence[float]) -> list[Constraint]:

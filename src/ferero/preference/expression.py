@@ -110,10 +110,10 @@ class Expression:
         raise InputError(f"'{self} != ...' is no constraint; write '<=', '>=' or '=='")
 
     def __lt__(self, other: object) -> NoReturn:
-        raise InputError(f"'{self} < ...': strict inequalities are not supported; write '<='")
+        raise InputError(_not_strict(self, "<"))
 
     def __gt__(self, other: object) -> NoReturn:
-        raise InputError(f"'{self} > ...': strict inequalities are not supported; write '>='")
+        raise InputError(_not_strict(self, ">"))
 
     def __bool__(self) -> NoReturn:
         raise InputError(f"the expression '{self}' is neither true nor false; compare it, '{self} <= c'")
@@ -201,3 +201,9 @@ def _shown(value: object) -> str:
 def _divided(form: LinearForm, divisor: float) -> tuple[tuple[tuple[str, float], ...], float]:
     """Terms and constant divided, not multiplied by the rounded inverse."""
     return tuple((name, c / divisor) for name, c in form.terms), form.constant / divisor
+
+
+def _not_strict(left: Expression, sign: str) -> str:
+    return (
+        f"'{left} {sign} ...': no strict inequalities; write '{sign}='; for max and min, bounds on both"
+    )

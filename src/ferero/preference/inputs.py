@@ -9,7 +9,7 @@ from torch import Tensor
 from ferero.errors import InputError
 from ferero.geometry.arrays import ArrayLike, check_finite, to_float64
 
-__all__ = ["as_losses", "as_matrix", "as_vector"]
+__all__ = ["as_losses", "as_matrix", "as_vector", "no_preference"]
 
 
 def as_vector(values: ArrayLike, argument: str, m: int | None = None) -> Tensor:
@@ -64,3 +64,13 @@ def _from_array(losses: ArrayLike) -> Tensor:
     tensor = to_float64(losses, "losses")
     narrow = isinstance(losses, np.ndarray) and losses.dtype in (np.float16, np.float32)
     return tensor.to(torch.float32) if narrow else tensor
+
+
+def no_preference(found: object) -> str:
+    """What to write instead of something that is no preference."""
+    instead = ""
+    if isinstance(found, (list, tuple)):
+        instead = "; constraints go into Preference(f, [...]), a ray into Preference.ray([...])"
+    elif isinstance(found, str):
+        instead = "; Preference.parse reads text"
+    return f"expected a Preference, found {type(found).__name__}{instead}"

@@ -100,6 +100,11 @@ def _by_position(values: Any, names: Sequence[str], what: str) -> list[Number | 
                 )
         return [values.get(name) for name in names]
     if isinstance(values, Tensor):
+        if values.ndim == 0 and len(names) > 1:
+            raise InputError(
+                f"{what}: expected one for each of {', '.join(names)}, found a single number; pass them together, "
+                f"{{{names[0]!r}: ..., {names[1]!r}: ...}}."
+            )
         if values.shape != (len(names),):
             raise InputError(
                 f"{what}: expected shape ({len(names)},), one number for each of {', '.join(names)}, found "

@@ -10,7 +10,7 @@ from torch import Tensor
 from ferero.methods import windows
 from ferero.methods.rows import Rows
 
-__all__ = ["Record", "advance_record", "standard_error", "tracked"]
+__all__ = ["Record", "advance_record", "standard_error", "swing", "tracked"]
 
 _LONG = 4 * windows.MEMORY
 
@@ -97,5 +97,17 @@ def standard_error(record: Record) -> Tensor:
     variance = record.variance.clamp(min=0)
     likeness = (record.covariance / variance.clamp(min=torch.finfo(variance.dtype).tiny)).clamp(min=0, max=0.98)
     count = (2 * record.updates - 1).clamp(min=1, max=2 * windows.MEMORY - 1)
-    drift = (record.mean - record.long_mean) / 3
-    return (variance / count * (1 + likeness) / (1 - likeness) + drift.square()).sqrt()
+    return (variance / count * (1 + likeness) / (1 - likeness) + _ahead(record).square()).sqrt()
+
+
+def swing(record: Record) -> Tensor:
+    """How far each row's value moves about with the model, one standard deviation, (r,).
+
+    What successive batches share is the model's, what they do not is their noise; a steady drift is taken off: it
+    makes the values vary by how far the present is ahead of their mean.
+    """
+    return (record.covariance - _ahead(record).square()).clamp(min=0).sqrt()
+
+
+def _ahead(record: Record) -> Tensor:
+    return (record.mean - record.long_mean) / 3

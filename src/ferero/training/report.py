@@ -12,13 +12,16 @@ from torch import Tensor
 from ferero.methods.base import Diagnosing, Diagnosis, Method
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
-from ferero.training.record import Record, standard_error
+from ferero.training.record import Record, standard_error, swing
 
 __all__ = ["ConstraintReport", "Report", "Status", "diagnosis_of", "judge_losses", "make_report", "metrics_of"]
 
 Status = Literal["met", "met_within_noise", "not_met", "saturated", "oscillating"]
 _ORDER: tuple[Status, ...] = ("met", "met_within_noise", "not_met", "saturated", "oscillating")
 _TOLERANCE = 0.01  # violation relative to the size of the constraint's own terms that still counts as met
+_EXCUSED = 0.05  # the most that noise excuses, likewise
+_NOTABLE = 0.02  # a swing that is worth a word, likewise
+_ROOM = 0.1  # what is left under a bound that is worth a word, likewise
 
 _ALIKE = 0.9  # share of a variance that is motion from which it is no noise
 _LARGE = 0.05  # of the largest loss: swings that matter
@@ -28,9 +31,11 @@ ADVICE: dict[Status, str] = {
     "met_within_noise": "Met as far as the noise of the batches lets one see; a larger batch or a lower learning rate "
     "would make it sure, and for an inequality .with_margin(z).",
     "not_met": "Not met yet. If the trend is towards it, train on; otherwise give the controller more time or a larger "
-    "learning rate, or see whether another constraint stands against it.",
-    "saturated": "Its multiplier is at the bound and the constraint is still violated: raise the method's bound=, or "
-    "relax it: it may not be to be had near here beside the other wishes.",
+    "learning rate, or see whether another constraint stands against it, or whether this loss alone can get there. "
+    "Where the std. error is as large as what it is off by, the batches are too noisy to tell: take larger ones.",
+    "saturated": "Its multiplier is at the bound and the constraint is still violated. Ask for less: this model may "
+    "not be able to get there, or not beside the other wishes; or allow a larger multiplier, "
+    "Steer(preference, FereroPI(bound=30)).",
     "oscillating": "It swings to and fro. Lower the learning rate or the momentum, or the method's own gain: FereroPI, "
     "which has lowered its integral gain already, by integral_time=, FereroSA by gamma=.",
 }
@@ -44,6 +49,7 @@ class ConstraintReport:
         label: The constraint as it was written.
         value: Left minus right, averaged over about 100 steps: wanted <= 0, or == 0.
         standard_error: Of that average as a figure for the present: its noise, and how far the model has moved since.
+        swing: How far the value moves about with the model itself, one standard deviation.
         margin: What the value is to stay below 0 by: z standard errors.
         multiplier: The weight of the constraint in the loss.
         saturated: Whether it is at its bound.
@@ -55,6 +61,7 @@ class ConstraintReport:
     label: str
     value: float
     standard_error: float
+    swing: float
     margin: float
     multiplier: float
     saturated: bool
@@ -84,7 +91,8 @@ class Report:
     skipped: int
 
     def __str__(self) -> str:
-        lines = [f"{self.status} after {self.steps} steps", *_table(self.constraints), self.advice]
+        told = ", ".join(f"{name} {value:.4g}" for name, value in self.losses.items())
+        lines = [f"{self.status} after {self.steps} steps", f"losses: {told}", *_table(self.constraints), self.advice]
         if self.skipped:
             lines.append(f"{self.skipped} batches were not finite and were left out.")
         return "\n".join(lines)
@@ -113,6 +121,7 @@ def make_report(
     """
     rows_now = rows_of(preference, record.mean.device, record.mean.dtype)
     values, spread = (record.mean + rows_now.B @ change).cpu(), standard_error(record).cpu()
+    today, swings = rows_now.values(losses.to(record.mean)).cpu(), swing(record).cpu()
     sizes = _sizes(preference, record).cpu()
     margins = torch.cat([preference.margins, torch.zeros(preference.m_h)]).to(values) * spread
     trend = (record.mean - record.long_mean).cpu()
@@ -126,15 +135,16 @@ def make_report(
     waiting = _waiting(preference, record, observed)
     rows = []
     for i, label in enumerate((*preference.labels_g, *preference.labels_h)):
-        value, error, margin = float(values[i]), float(spread[i]), float(margins[i])
-        away = value + margin if i < preference.m_g else abs(value)
-        status = _judge(away, error, _TOLERANCE * float(sizes[i]), bool(saturated[i]), bool(swinging[i]))
-        advice = ADVICE[status]
+        value, error, margin, size = float(values[i]), float(spread[i]), float(margins[i]), float(sizes[i])
+        is_inequality = i < preference.m_g
+        away, now = (one + margin if is_inequality else abs(one) for one in (value, float(today[i])))
+        status = _judge(away, now, error, size, bool(saturated[i]), bool(swinging[i]))
+        advice = ADVICE[status] + _remark(preference, status, value if is_inequality else 0.0, float(swings[i]), size)
         missing = [waiting[n] for n, c in zip(preference.names, _row(preference, i), strict=True) if c and n in waiting]
         if missing:
             status, advice = "not_met", " ".join(missing)
         figures = (float(lam[i]), bool(saturated[i]), float(trend[i]))
-        rows.append(ConstraintReport(label, value, error, margin, *figures, status, advice))
+        rows.append(ConstraintReport(label, value, error, float(swings[i]), margin, *figures, status, advice))
     worst = max(rows, key=lambda row: _ORDER.index(row.status), default=None)
     status = "met" if worst is None else worst.status
     advice = "There is no constraint: the losses are minimised." if worst is None else _of(worst)
@@ -153,7 +163,8 @@ def make_report(
 def judge_losses(preference: Preference, losses: Tensor, report: Report) -> tuple[Status, str]:
     """The verdict on losses (m,) that were measured on all data, and what to do about it.
 
-    What is off by no more than training could see in its batches is met within noise; beyond that it is not met.
+    What is off by no more than training could see in its batches, and by no more than a twentieth of the constraint's
+    own terms, is met within noise; beyond that it is not met.
 
     Args:
         preference: What is wanted.
@@ -166,7 +177,7 @@ def judge_losses(preference: Preference, losses: Tensor, report: Report) -> tupl
     if bool((away <= 0).all()):
         return "met", ADVICE["met"] if len(sizes) else report.advice
     noise = away.new_tensor([row.standard_error for row in report.constraints])
-    beyond = torch.where(away > 0, away - 2 * noise, -torch.inf)
+    beyond = torch.where(away > 0, away - torch.minimum(2 * noise, _EXCUSED * sizes), -torch.inf)
     worst = (*preference.labels_g, *preference.labels_h)[int(beyond.argmax())]
     status: Status = "not_met" if report.status in ("met", "met_within_noise") else report.status
     status = "met_within_noise" if status == "not_met" and bool((beyond <= 0).all()) else status
@@ -224,14 +235,30 @@ def _distinct(labels: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _judge(away: float, error: float, tolerance: float, is_saturated: bool, is_swinging: bool) -> Status:
+def _judge(away: float, now: float, error: float, size: float, is_saturated: bool, is_swinging: bool) -> Status:
+    """From how far the mean and the present value are off, and the size of the constraint's own terms."""
     if is_swinging:
         return "oscillating"
+    tolerance = _TOLERANCE * size
     if away + 2 * error <= tolerance:
         return "met"
-    if away <= tolerance + 2 * error:
+    if away <= tolerance + 2 * error and now <= tolerance + min(2 * error, _EXCUSED * size):
         return "met_within_noise"
     return "saturated" if is_saturated else "not_met"
+
+
+def _remark(preference: Preference, status: Status, value: float, swing: float, size: float) -> str:
+    """What a verdict does not say: room that is left under a bound, single models that swing about a mean."""
+    if status not in ("met", "met_within_noise"):
+        return ""
+    if value < -_ROOM * size and preference.A.shape[-2] > 1:
+        return (
+            f" There is {-value:.3g} to spare: all losses are minimised, each by its size; if only some matter, "
+            "name them with minimize=."
+        )
+    if swing > _NOTABLE * size:
+        return f" Single models swing by {swing:.2g} about the mean: lower the learning rate, or average weights."
+    return ""
 
 
 def _swings(record: Record) -> Tensor:
@@ -260,12 +287,13 @@ def _of(row: ConstraintReport) -> str:
 def _table(rows: tuple[ConstraintReport, ...]) -> list[str]:
     if not rows:
         return []
-    head = ("constraint", "off by", "std. error", "margin", "multiplier", "trend", "status")
+    head = ("constraint", "off by", "std. error", "swing", "margin", "multiplier", "trend", "status")
     cells = [
         (
             row.label,
             f"{row.value:.4g}",
             f"{row.standard_error:.2g}",
+            f"{row.swing:.2g}",
             f"{row.margin:.2g}",
             f"{row.multiplier:.3g}" + (" (bound)" if row.saturated else ""),
             f"{row.trend:+.2g}",

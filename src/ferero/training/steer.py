@@ -18,6 +18,7 @@ from ferero.methods.control import FereroPI
 from ferero.methods.ray import check_understood
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
+from ferero.preference.inputs import no_preference
 from ferero.training import buffers
 from ferero.training.captured import Captured
 from ferero.training.held_out import Correction, correct
@@ -117,7 +118,7 @@ class Steer(nn.Module):
 
     def _check_arguments(self) -> None:
         if not isinstance(self.preference, Preference):
-            raise InputError(f"preference: expected a Preference, found {type(self.preference).__name__}.")
+            raise InputError(f"preference: {no_preference(self.preference)}.")
         if self.preference.members:
             raise InputError("preference: expected a single one, found a stack; steer one model for each of them.")
         if isinstance(self.method, type):

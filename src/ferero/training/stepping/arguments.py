@@ -14,6 +14,7 @@ from ferero.errors import InputError, UnsupportedError
 from ferero.methods.base import Method
 from ferero.methods.ray import check_understood
 from ferero.preference import Preference
+from ferero.preference.inputs import no_preference
 from ferero.training.stepping.slopes import SlopeKind
 from ferero.training.stepping.wrappers import check_wrapping
 
@@ -28,7 +29,7 @@ def check_method(method: Method[Any], preference: Preference) -> None:
         UnsupportedError: The method says so, or the preference speaks of metrics.
     """
     if not isinstance(preference, Preference):
-        raise InputError(f"preference: expected a Preference, found {type(preference).__name__}.")
+        raise InputError(f"preference: {no_preference(preference)}.")
     if preference.members:
         raise InputError("preference: expected a single one, found a stack; make one stepper for each of them.")
     if isinstance(method, type):
