@@ -264,7 +264,8 @@ def test_the_start_page_shows_what_is_printed() -> None:
             assert here == there
     status = next(line for line in printed if "after 600 steps" in line)
     assert status.splitlines()[0] == report.splitlines()[0]
-    assert status.splitlines()[1].split() == report.splitlines()[1].split()
+    assert status.splitlines()[2].split() == report.splitlines()[2].split()
+    assert status.splitlines()[1].split()[:2] == report.splitlines()[1].split()[:2] == ["losses:", "big"]
     roots = [float(scope["error"][mask].mean()) ** 0.5 for mask in (~scope["is_small"], scope["is_small"])]
     assert sum(roots) == pytest.approx(2.5, abs=0.06)
     assert roots[1] ** 2 == pytest.approx(1.0, abs=0.1)

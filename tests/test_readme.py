@@ -26,7 +26,22 @@ def test_the_snippets_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     plt.close("all")
     printed = capsys.readouterr().out
     assert "converged" in printed
+    shown = re.findall(r"```text\n(.*?)```", README, flags=re.DOTALL)[0].splitlines()
+    told = printed.splitlines()[: len(shown)]
+    assert [line.split()[:2] for line in told] == [line.split()[:2] for line in shown]
+    assert told[2].split() == shown[2].split()
+    assert all(trained.success for trained in scope["front"])  # type: ignore[attr-defined]
     assert scope["r"].success  # type: ignore[attr-defined]
+
+
+def test_the_plain_sum_ends_where_the_page_says() -> None:
+    block = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)[0]
+    assert 'loss = steer({"zh": zh, "en": en})' in block
+    scope: dict[str, Any] = {}
+    plain = block.replace('loss = steer({"zh": zh, "en": en})', "loss = zh + en").replace("print(steer.report())", "")
+    exec(compile(plain, "README.md", "exec"), scope)
+    ends = (scope["model"](scope["inputs"]) - scope["targets"]).square().mean(0).tolist()
+    assert f"The plain sum ends at zh {ends[0]:.1f}, en {ends[1]:.1f}." in README
 
 
 def test_exactly_two_commands_set_everything_up() -> None:

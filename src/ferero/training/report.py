@@ -242,7 +242,7 @@ def _judge(away: float, now: float, error: float, size: float, is_saturated: boo
     tolerance = _TOLERANCE * size
     if away + 2 * error <= tolerance:
         return "met"
-    if away <= tolerance + 2 * error and now <= tolerance + min(2 * error, _EXCUSED * size):
+    if away <= tolerance + 2 * error and now <= tolerance + _EXCUSED * size:
         return "met_within_noise"
     return "saturated" if is_saturated else "not_met"
 
