@@ -204,6 +204,4 @@ def _divided(form: LinearForm, divisor: float) -> tuple[tuple[tuple[str, float],
 
 
 def _not_strict(left: Expression, sign: str) -> str:
-    return (
-        f"'{left} {sign} ...': no strict inequalities; write '{sign}='; for max and min, bounds on both"
-    )
+    return f"'{left} {sign} ...': no strict inequalities; write '{sign}='; for max and min, bounds on both"
