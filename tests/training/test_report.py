@@ -239,3 +239,9 @@ def test_room_that_is_left_is_told_where_all_losses_are_minimised():
     only = Preference(f, [f.a <= 0.5], minimize=f.b)
     assert "to spare" not in train(only, pairs([0.1] * 50)).report().advice
     assert "to spare" not in train(BELOW, pairs([0.49] * 50)).report().advice
+
+
+def test_a_steady_drift_is_no_swing():
+    (row,) = train(EQUAL, pairs(torch.linspace(3.0, 1.0, 1500, dtype=torch.float64))).report().constraints
+    assert abs(row.trend) > 0.3
+    assert row.swing < abs(row.trend) / 6  # a third of it without taking the drift off
