@@ -165,7 +165,7 @@ def test_without_plotly_the_extra_is_named(monkeypatch):
 @pytest.mark.parametrize(("panels", "shape"), [(1, (1, 1)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3))])
 def test_small_panels_stand_side_by_side_and_four_in_two_rows(panels, shape):
     line = Lines("a", "steps", "loss", [Line([0.0, 1.0], [1.0, 2.0], "one")])
-    figure = section_figure([line] * panels, Look([Section("s", panels=[line])]))
+    figure = section_figure([line] * panels, Look([[line]]))
     grid = figure.axes[0].get_subplotspec().get_gridspec()
     assert (grid.nrows, grid.ncols) == shape
     pyplot.close(figure)
