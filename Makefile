@@ -2,16 +2,22 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LAB := $(VENV)/.lab
 READY := $(VENV)/.ready
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: demo test test-all bench docs lint types format clean
 
-$(READY): pyproject.toml constraints.txt
+$(LAB): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(PIP) -e ".[lab]"
 	touch $@
 
-demo: $(READY)
+$(READY): $(LAB)
+	$(PIP) -e ".[dev]"
+	touch $@
+
+demo: $(LAB)
 	$(BIN)/ferero demo
 
 test: $(READY)

@@ -48,7 +48,9 @@ def test_exactly_two_commands_set_everything_up() -> None:
     commands = re.findall(r"^    (make \w+)", README, flags=re.MULTILINE)
     assert commands == ["make demo", "make test"]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert all(f"\n{command.split()[1]}: $(READY)" in makefile for command in commands)
+    assert "\ndemo: $(LAB)\n" in makefile
+    assert "\ntest: $(READY)\n" in makefile
+    assert "\n$(READY): $(LAB)\n" in makefile
 
 
 def test_what_the_readme_links_to_exists() -> None:
