@@ -6,6 +6,7 @@ The layers and what each is for are read from docs/design.md, which tests hold a
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
+from pages import PICTURES, keep_picture
 
 from ferero.plot.style import LINE, SHADE, page_of
 from ferero_lab.report import draw
@@ -111,13 +113,11 @@ def _draw_box(ax: Axes, box: Box, *, in_one_line: bool = False) -> None:
         ax.text(box.x, box.y - 0.25, box.words, ha="center", va="center", fontsize=7)
 
 
-def main(folder: Path = DOCS / "pictures") -> None:
+def main(folder: Path = PICTURES) -> None:
     """In both forms."""
     picture = draw(make)
-    (folder / "dark").mkdir(parents=True, exist_ok=True)
-    (folder / "architecture.png").write_bytes(picture.png)
-    (folder / "dark/architecture.png").write_bytes(picture.dark)
+    keep_picture(picture, "architecture", folder)
 
 
 if __name__ == "__main__":
-    main()
+    main(*(Path(folder) for folder in sys.argv[1:]))

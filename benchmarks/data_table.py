@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from pages import fill
+
 from ferero_lab.bench.measure import environment
 from ferero_lab.data.speech import UNITS, Alphabet, find_corpora
 from ferero_lab.experiments.experiment import Settings
@@ -21,7 +23,6 @@ from ferero_lab.report import to_json, write_file
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks/results/speech-alphabets.json"
 PAGE = ROOT / "docs/data.md"
-BEGIN, END = "<!-- alphabets:begin -->\n", "<!-- alphabets:end -->"
 WORDS = {"characters": "a character", "syllables": "pinyin with its tone", "toneless": "pinyin without"}
 
 
@@ -55,8 +56,7 @@ def filled(text: str, result: dict[str, Any]) -> str:
     for unit, found in result["units"].items():
         name = f"`{unit}`" + (" (default)" if unit == "characters" else "")
         lines.append(f"| {name} | {WORDS[unit]} | {found['symbols']} | {found['outside']} of {found['test']} |")
-    before, rest = text.split(BEGIN)
-    return before + BEGIN + "\n".join(lines) + "\n" + END + rest.split(END)[1]
+    return fill(text, "alphabets", "\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

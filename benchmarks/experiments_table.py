@@ -13,6 +13,8 @@ from pathlib import Path
 from statistics import mean, median, stdev
 from typing import Any
 
+from pages import fill, markdown
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
 PAGE = ROOT / "docs/experiments.md"
@@ -73,7 +75,7 @@ def goals_table(results: Results) -> str:
         for words, value, goal, where in rows
     ]
     lines += _speech_goals(results)
-    return _markdown(("measure", "FERERO", "goal, at most", "", "on"), lines)
+    return markdown(("measure", "FERERO", "goal, at most", "", "on"), lines)
 
 
 def _verdict(is_met: bool) -> str:
@@ -166,7 +168,7 @@ def _ray_rows(result: Result, titles: Mapping[str, str]) -> str:
             lines.append([title, name, f"{one['rate']:g}", *(f"{e:.2f}" for e in errors), *losses, *accuracies])
     header = ("data", "method", "step", "ray error", "worst", "on test", "left loss", "right loss", "left, test %",
               "right, test %")  # fmt: skip
-    return _markdown(header, lines)
+    return markdown(header, lines)
 
 
 def hypervolume_table(results: Results) -> str:
@@ -180,7 +182,7 @@ def hypervolume_table(results: Results) -> str:
                 paired = [a - b for a, b in zip(volumes["FERERO"], volumes["LS"], strict=True)]
                 cells = [_plus_minus(values) for values in (*volumes.values(), paired)]
                 lines.append([f"{title}, {what}", part, *cells])
-    return _markdown(("data", "of", *methods, "FERERO - LS"), lines)
+    return markdown(("data", "of", *methods, "FERERO - LS"), lines)
 
 
 def _plus_minus(values: Sequence[float]) -> str:
@@ -206,7 +208,7 @@ def figures_2_and_3(settings: str) -> Callable[[Results], str]:
     def make(results: Results) -> str:
         tables = {one: _find(results["synthetic"], f"{one}: {settings}") for one in sections}
         rows = [[section, *row] for section, table in tables.items() for row in table["rows"]]
-        return _markdown(("figure", *tables[sections[0]]["header"]), rows)
+        return markdown(("figure", *tables[sections[0]]["header"]), rows)
 
     return make
 
@@ -216,7 +218,7 @@ def wishes_table(results: Results) -> str:
     words = "FERERO on wishes"
     tables = {title: _find(results["images"], f"{title}: other wishes", words) for title in TITLES.values()}
     rows = [[title, *row] for title, table in tables.items() for row in table["rows"] if not row[0].startswith("ray")]
-    return _markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
+    return markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
 
 
 def beside_fixed_weights(words: str) -> Callable[[Results], str]:
@@ -226,7 +228,7 @@ def beside_fixed_weights(words: str) -> Callable[[Results], str]:
         found = {"images": list(TITLES.values()), "images-digits": ["digit pairs"]}
         tables = {t: _find(results[n], f"{t}: other wishes", words) for n, titles in found.items() for t in titles}
         rows = [[title, *row] for title, one in tables.items() for row in one["rows"]]
-        return _markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
+        return markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
 
     return table
 
@@ -242,7 +244,7 @@ def steps_table(results: Results) -> str:
         ]
         for one in results["images"]["measures"]["time"]["steps"]
     ]
-    return _markdown(("models", "layers", "compiled", "milliseconds"), rows)
+    return markdown(("models", "layers", "compiled", "milliseconds"), rows)
 
 
 def small_emotions(results: Results) -> str:
@@ -253,7 +255,7 @@ def small_emotions(results: Results) -> str:
         ["median ray error, degrees", f"{error['value']:.2f}", f"{error['bar']:g}"],
         ["over that of the best neighbour", f"{over['value']:.2f}", f"{over['bar']:.2f}"],
     ]
-    return _markdown(("measure, small form", "FERERO", "goal, at most"), rows)
+    return markdown(("measure, small form", "FERERO", "goal, at most"), rows)
 
 
 def speech_settings(results: Results) -> str:
@@ -270,7 +272,7 @@ def speech_settings(results: Results) -> str:
         "floors of CPC, Mandarin, English, as a share of where LS ended": [plan["floors"]],
         "dropout; largest change of tempo and pitch": [plan["dropout"], [plan["tempo"], plan["pitch"]]],
     }
-    return _markdown(("setting", "value"), [[words, _listed(values)] for words, values in settings.items()])
+    return markdown(("setting", "value"), [[words, _listed(values)] for words, values in settings.items()])
 
 
 def _listed(values: Sequence[float | Sequence[float]]) -> str:
@@ -290,7 +292,7 @@ def one_seed_speech(results: Results) -> str:
 def _own_errors(result: Result) -> str:
     table = _find(result, "Error rates", "Test set, beside the paper's table")
     own = [[row[0].removesuffix(" (ours)"), *row[1:]] for row in table["rows"] if row[0].endswith("(ours)")]
-    return _markdown(table["header"], own)
+    return markdown(table["header"], own)
 
 
 def _find(result: Result, section: str, title: str | None = None) -> Mapping[str, Any]:
@@ -302,12 +304,7 @@ def _find(result: Result, section: str, title: str | None = None) -> Mapping[str
 
 def _rendered(table: Mapping[str, Any]) -> str:
     note = f"\n{table['note']}\n" if table["note"] else ""
-    return _markdown(table["header"], table["rows"]) + note
-
-
-def _markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+    return markdown(table["header"], table["rows"]) + note
 
 
 TABLES: dict[str, Callable[[Results], str]] = {
@@ -357,9 +354,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
 def filled(text: str, results: Results) -> str:
     """The page with every table between its marks."""
     for name, make in TABLES.items():
-        begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
-        before, rest = text.split(begin)
-        text = before + begin + make(results) + end + rest.split(end)[1]
+        text = fill(text, name, make(results))
     return text
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pages import PICTURES, keep_picture
+
 from ferero_lab.demo import run_demo
 
-FOLDER = Path(__file__).parents[1] / "docs/pictures"
 
-
-def main(folder: Path = FOLDER) -> None:
+def main(folder: Path = PICTURES) -> None:
     """As `ferero demo` draws it, on a light page and on a dark one."""
     picture = run_demo().front_picture()
-    (folder / "dark").mkdir(parents=True, exist_ok=True)
-    (folder / "front.png").write_bytes(picture.png)
-    (folder / "dark/front.png").write_bytes(picture.dark)
+    keep_picture(picture, "front", folder)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from unittest import mock
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import torch
+from pages import fill
 from PIL import Image
 
 import ferero.plot
@@ -137,17 +138,9 @@ def section(name: str, printed: str, seconds: float) -> str:
     )
 
 
-def between(text: str, name: str) -> tuple[str, str, str]:
-    """The page before an example's section, the section, and the page after it."""
-    before, rest = text.split(f"<!-- {name}:begin -->\n")
-    inside, after = rest.split(f"<!-- {name}:end -->")
-    return f"{before}<!-- {name}:begin -->\n", inside, f"<!-- {name}:end -->{after}"
-
-
 def filled(text: str, name: str, printed: str, seconds: float) -> str:
     """The page with one section written anew."""
-    before, _, after = between(text, name)
-    return before + section(name, printed, seconds) + after
+    return fill(text, name, section(name, printed, seconds))
 
 
 def keep(name: str) -> None:

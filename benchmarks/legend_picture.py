@@ -14,6 +14,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from pages import PICTURES, keep_picture
 from torch import Tensor
 
 import ferero
@@ -21,7 +22,6 @@ from ferero.plot import plot_cone, plot_front, plot_region
 from ferero.plot.style import BOLD, page_of
 from ferero_lab.report import draw
 
-FOLDER = Path(__file__).parents[1] / "docs/pictures"
 CORNERS = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64)
 START = torch.tensor([0.35, 0.85], dtype=torch.float64)
 STEPS = torch.linspace(0, 1, 200, dtype=torch.float64)
@@ -96,12 +96,10 @@ def make() -> Figure:
     return figure
 
 
-def main(folder: Path = FOLDER) -> None:
+def main(folder: Path = PICTURES) -> None:
     """In both forms."""
     picture = draw(make)
-    (folder / "dark").mkdir(parents=True, exist_ok=True)
-    (folder / "legend.png").write_bytes(picture.png)
-    (folder / "dark/legend.png").write_bytes(picture.dark)
+    keep_picture(picture, "legend", folder)
 
 
 if __name__ == "__main__":

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from pages import fill, markdown
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
@@ -73,7 +75,7 @@ def neighbours_table(all_results: Mapping[str, Result]) -> str:
          NOT_OFFERED],
         ["many trade-offs in one run", *_yes("tests/fronts/test_train_front.py"), *[NOT_OFFERED] * 3],
     ]  # fmt: skip
-    return _markdown(("", "ferero", "Cooper", "TorchJD", "SciPy's SLSQP"), rows)
+    return markdown(("", "ferero", "Cooper", "TorchJD", "SciPy's SLSQP"), rows)
 
 
 def _yes(*targets: str) -> list[str]:
@@ -148,7 +150,7 @@ def headlines_table(all_results: Mapping[str, Result]) -> str:
          "ferero run speech --device cuda"),
         ("`import ferero` over `import torch`", f"{_import_time(all_results):.2f}", "benchmarks/import_time.py"),
     ]  # fmt: skip
-    return _markdown(("measure", "measured", "by"), [[what, value, f"`{command}`"] for what, value, command in rows])
+    return markdown(("measure", "measured", "by"), [[what, value, f"`{command}`"] for what, value, command in rows])
 
 
 def _cost_on_gpu(all_results: Mapping[str, Result]) -> str:
@@ -231,13 +233,13 @@ def cooper_tables(all_results: Mapping[str, Result]) -> str:
 def import_table(all_results: Mapping[str, Result]) -> str:
     """What importing costs."""
     rows = [[row["measure"], f"{row['value']:.2f}"] for row in all_results["import-time"]["rows"]]
-    return _markdown(("measure", "measured"), rows)
+    return markdown(("measure", "measured"), rows)
 
 
 def origins_table(all_results: Mapping[str, Result]) -> str:
     """For every result where it was measured, with what, and by which command."""
     rows = [[f"`{name}.json`", f"`{_command(name, one)}`", *_where(one)] for name, one in all_results.items()]
-    return _markdown(("result", "by", "on", "python", "torch"), rows)
+    return markdown(("result", "by", "on", "python", "torch"), rows)
 
 
 def _command(name: str, result: Result) -> str:
@@ -257,11 +259,6 @@ def _where(result: Result) -> list[str]:
     return [device, there["python"], there["packages"]["torch"]]
 
 
-def _markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
 PAGES: dict[str, dict[str, Callable[[Mapping[str, Result]], str]]] = {
     "README.md": {"neighbours": neighbours_table, "headlines": headlines_table},
     "docs/benchmarks.md": {
@@ -279,9 +276,7 @@ PAGES: dict[str, dict[str, Callable[[Mapping[str, Result]], str]]] = {
 def filled(page: str, text: str, all_results: Mapping[str, Result]) -> str:
     """The text of a page with its tables between their marks."""
     for name, make in PAGES[page].items():
-        begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
-        before, rest = text.split(begin)
-        text = before + begin + make(all_results) + end + rest.split(end)[1]
+        text = fill(text, name, make(all_results))
     return text
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
+from pages import PICTURES, keep_picture
 
 import ferero
 from ferero.plot.front import missed_handle
@@ -15,7 +16,6 @@ from ferero.plot.style import page_of
 from ferero_lab.problems import Exponential
 from ferero_lab.report import draw
 
-FOLDER = Path(__file__).parents[1] / "docs/pictures"
 METHODS = (
     ferero.Ferero(bound=10.0),
     ferero.FereroPI(),
@@ -51,13 +51,11 @@ def make(fronts: dict[str, ferero.Front[ferero.Result]]) -> Figure:
     return figure
 
 
-def main(folder: Path = FOLDER) -> None:
+def main(folder: Path = PICTURES) -> None:
     """In both forms."""
     fronts = trace_all()
     picture = draw(lambda: make(fronts))
-    (folder / "dark").mkdir(parents=True, exist_ok=True)
-    (folder / "methods.png").write_bytes(picture.png)
-    (folder / "dark/methods.png").write_bytes(picture.dark)
+    keep_picture(picture, "methods", folder)
 
 
 if __name__ == "__main__":

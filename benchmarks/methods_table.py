@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pages import fill
+
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
 PAGE = ROOT / "docs/methods.md"
@@ -94,9 +96,7 @@ TABLES = {"claims": claims_table, "rays": rays_table, "bars": bars_table, "learn
 def filled(text: str, rows: Rows) -> str:
     """The page with every table between its marks."""
     for name, make in TABLES.items():
-        begin, end = f"<!-- {name}:begin -->\n", f"<!-- {name}:end -->"
-        before, rest = text.split(begin)
-        text = before + begin + make(rows) + end + rest.split(end)[1]
+        text = fill(text, name, make(rows))
     return text
 
 

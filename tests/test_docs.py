@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,16 +19,6 @@ from ferero_lab.experiments.speech.story import tell_story
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 RUN_ELSEWHERE = {"gallery.md"}  # tests/test_gallery.py runs the files that the page shows
-
-
-def script(name: str) -> ModuleType:
-    """A program of benchmarks/, as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"benchmarks/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name not in RUN_ELSEWHERE], ids=lambda page: page.name)
@@ -56,14 +45,14 @@ def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("name", ["methods", "experiments", "data"])
 def test_the_tables_are_the_measured_ones(name: str) -> None:
-    module = script(f"{name}_table")
+    module = import_module(f"{name}_table")
     text = (ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     assert module.filled(text, module.read()) == text
 
 
 def test_the_page_of_experiments_says_of_the_recordings_what_was_counted() -> None:
     text = (ROOT / "docs/experiments.md").read_text(encoding="utf-8")
-    counted = script("data_table").read()
+    counted = import_module("data_table").read()
     found = counted["units"]["characters"]
     assert f"{found['outside']} of the {found['test']} test characters are outside the alphabet" in text
     assert f"a CER under {100 * found['outside'] / found['test']:.1f} %" in text
@@ -73,11 +62,11 @@ def test_the_page_of_experiments_says_of_the_recordings_what_was_counted() -> No
 def test_every_mark_of_the_experiments_page_has_its_table() -> None:
     text = (ROOT / "docs/experiments.md").read_text(encoding="utf-8")
     marks = re.findall(r"<!-- ([\w-]+):begin -->", text)
-    assert sorted(marks) == sorted(script("experiments_table").TABLES)
+    assert sorted(marks) == sorted(import_module("experiments_table").TABLES)
 
 
 def test_results_of_experiments_say_what_ran_where_and_nothing_of_the_machine() -> None:
-    results = script("experiments_table").read()
+    results = import_module("experiments_table").read()
     times = results.pop("quick-times")
     assert {"python", "cores", "packages"} <= set(times["environment"])
     assert set(times["seconds"]) == set(registry.names())
@@ -93,7 +82,7 @@ def test_results_of_experiments_say_what_ran_where_and_nothing_of_the_machine() 
 
 
 def test_a_goal_that_rounding_would_hide_is_shown_as_missed() -> None:
-    figure = script("experiments_table")._figure
+    figure = import_module("experiments_table")._figure
     assert figure(1.0503, 1.05) == "1.0503"
     assert figure(1.0497, 1.05) == "1.05"
 
@@ -102,7 +91,7 @@ def speech_results() -> dict[str, Any]:
     """What keeping made-up runs would give: two of sentences, one of words."""
     plans = {"speech": PLAN, "speech-steps": PLAN, "speech-quick": replace(PLAN, mode="quick")}
     stories = {name: tell_story(plan, _found()) for name, plan in plans.items()}
-    keep_run = script("keep_run")
+    keep_run = import_module("keep_run")
     return {
         name: {"name": "speech", "measures": story.measures, "tables": keep_run.tables_of(story)}
         for name, story in stories.items()
@@ -110,7 +99,7 @@ def speech_results() -> dict[str, Any]:
 
 
 def test_tables_of_speech_are_found_in_its_report() -> None:
-    module = script("experiments_table")
+    module = import_module("experiments_table")
     names = [name for name in module.TABLES if name.startswith("speech-")]
     assert len(names) == 11
     for name in names:
@@ -123,7 +112,7 @@ def test_tables_of_speech_are_found_in_its_report() -> None:
 
 
 def test_goals_of_speech_are_judged_by_the_experiment() -> None:
-    module = script("experiments_table")
+    module = import_module("experiments_table")
     lines = {line[0]: line[1:] for line in module._speech_goals(speech_results())}
     goal = "below 0, or one standard error and a smaller gap"
     assert lines["speech: average error minus that of LS, points"] == ["-2 ± 1", goal, "reached", "test set"]
@@ -134,14 +123,14 @@ def test_goals_of_speech_are_judged_by_the_experiment() -> None:
 
 def test_pictures_of_the_experiments_page_are_those_that_are_kept() -> None:
     text = (ROOT / "docs/experiments.md").read_text(encoding="utf-8")
-    kept = [name for shown in script("keep_run").SHOWN.values() for name in shown.values()]
+    kept = [name for shown in import_module("keep_run").SHOWN.values() for name in shown.values()]
     assert sorted(re.findall(r"\(pictures/([\w-]+)\.png\)", text)) == sorted(kept)
     for name in kept:
         assert (ROOT / f"docs/pictures/{name}.png").stat().st_size < 300_000, name
 
 
 def test_a_kept_run_reads_back_and_shows_no_path() -> None:
-    keep_run = script("keep_run")
+    keep_run = import_module("keep_run")
     value = {"a": [1.5, None, "x" * 300], "b": {"c": list(range(200))}, "d": {}}
     assert json.loads(keep_run.compact(value)) == value
     assert keep_run.rounded({"x": [0.123456789, 3, True]}) == {"x": [0.123457, 3, True]}

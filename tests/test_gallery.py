@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 import gzip
 import importlib
-import importlib.util
 import io
 import re
-import sys
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +16,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 import pytest
+from pages import parts
 from PIL import Image
 
 import ferero
@@ -29,20 +29,10 @@ MET = ("met", "met_within_noise")
 NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 
 
-def load(path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture(scope="module")
 def gallery() -> ModuleType:
     mpl.use("Agg")
-    return load(ROOT / "benchmarks/gallery.py")
+    return importlib.import_module("gallery")
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +44,9 @@ def code_of(name: str) -> str:
     return (FOLDER / f"{name}.py").read_text(encoding="utf-8")
 
 
-def shown_output(gallery: ModuleType, page: str, name: str) -> tuple[int, str]:
+def shown_output(page: str, name: str) -> tuple[int, str]:
     """The seconds and the output that the page tells of."""
-    found = re.search(r"after (\d+) s on one core:\n\n```text\n(.*?)\n```", gallery.between(page, name)[1], re.DOTALL)
+    found = re.search(r"after (\d+) s on one core:\n\n```text\n(.*?)\n```", parts(page, name)[1], re.DOTALL)
     assert found is not None
     return int(found[1]), found[2]
 
@@ -72,7 +62,7 @@ def test_the_page_has_every_example_once(gallery: ModuleType, page: str) -> None
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_page_is_what_the_script_writes(gallery: ModuleType, page: str, name: str) -> None:
-    seconds, printed = shown_output(gallery, page, name)
+    seconds, printed = shown_output(page, name)
     assert gallery.filled(page, name, printed, seconds) == page
     assert f"```python\n{code_of(name)}```" in page
     assert seconds < 60
@@ -196,7 +186,7 @@ def test_an_example_arrives_and_prints_what_the_page_shows(gallery: ModuleType, 
     found = gallery.run(name)
     ARRIVES[name](found.scope)
     assert found.seconds < 60
-    _, shown = shown_output(gallery, page, name)
+    _, shown = shown_output(page, name)
     assert_alike(found.printed, shown, words=name not in SLOW)
     if found.picture is None:
         pytest.skip("no browser to photograph the report with")
@@ -273,12 +263,12 @@ def test_the_people_are_those_of_the_census(name: str, count: int) -> None:
 
 
 def test_the_people_are_made_by_the_script_beside_them(tmp_path: Path) -> None:
-    make = load(FOLDER / "adult/make.py")
+    make = runpy.run_path(str(FOLDER / "adult/make.py"))
     one = "39, State-gov, 77516, Bachelors, 13, Never-married, Adm-clerical, Not-in-family, White, Male, 2174, 0, 40, X"
     two = "28, Private, 338409, Bachelors, 13, Married-civ-spouse, Prof-specialty, Wife, Black, Female, 0, 5, 40, Cuba"
     (tmp_path / "adult.data").write_text(f"{one}, <=50K\n{two}, >50K\n\n", encoding="utf-8")
     (tmp_path / "adult.test.gz").write_bytes(gzip.compress(f"|1x3 Cross validator\n{two}, >50K.\n".encode()))
-    make.main(tmp_path, tmp_path)
+    make["main"](tmp_path, tmp_path)
     train, test = (
         gzip.decompress((tmp_path / f"{name}.csv.gz").read_bytes()).decode().splitlines() for name in ("train", "test")
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, get_args
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+import measured_tables
 import pytest
 
 from ferero.training.report import Status
@@ -59,50 +59,37 @@ def test_what_the_readme_links_to_exists() -> None:
         assert (ROOT / target).exists(), target
 
 
-def measured_tables() -> Any:
-    path = ROOT / "benchmarks" / "measured_tables.py"
-    spec = importlib.util.spec_from_file_location("measured_tables", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("page", ["README.md", "docs/benchmarks.md"])
 def test_the_tables_are_the_measured_ones(page: str) -> None:
-    module = measured_tables()
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert module.filled(page, text, module.results()) == text
-    assert sorted(re.findall(r"<!-- (\w+):begin -->", text)) == sorted(module.PAGES[page])
+    assert measured_tables.filled(page, text, measured_tables.results()) == text
+    assert sorted(re.findall(r"<!-- (\w+):begin -->", text)) == sorted(measured_tables.PAGES[page])
 
 
 def test_results_of_record_are_of_full_length_and_all_have_an_origin() -> None:
-    module = measured_tables()
-    found = module.results()
+    found = measured_tables.results()
     assert not any(one.get("quick") for one in found.values())
-    table = module.origins_table(found)
+    table = measured_tables.origins_table(found)
     assert all(f"`{name}.json`" in table for name in found)
 
 
 def test_every_yes_and_every_figure_beside_a_neighbour_leads_somewhere() -> None:
-    module = measured_tables()
-    rows = module.neighbours_table(module.results()).splitlines()[2:]
+    rows = measured_tables.neighbours_table(measured_tables.results()).splitlines()[2:]
     assert len(rows) >= 10
     for row in rows:
         for cell in row.strip("| ").split(" | ")[1:]:
-            assert cell in {module.NOT_OFFERED, module.UNKNOWN} or re.fullmatch(r"\[[^]]+\]\([^)]+\)", cell), cell
+            is_no_claim = cell in {measured_tables.NOT_OFFERED, measured_tables.UNKNOWN}
+            assert is_no_claim or re.fullmatch(r"\[[^]]+\]\([^)]+\)", cell), cell
             target = re.search(r"\(([^)]+)\)$", cell)
             assert target is None or (ROOT / target[1]).exists(), cell
 
 
 def test_the_comparison_reads_its_figures_from_the_results() -> None:
-    module = measured_tables()
-    found = json.loads(json.dumps(module.results()))
+    found = json.loads(json.dumps(measured_tables.results()))
     found["core"]["profile"]["solved"]["SLSQP"] = 0.123
     for run in found["cooper"]["runs"]:
         run["worst"] = 0.25
-    table = module.neighbours_table(found)
+    table = measured_tables.neighbours_table(found)
     assert "[12.3%]" in table
     assert "[0.25, default 0.25]" in table
 
