@@ -30,6 +30,8 @@ def test_the_snippets_run_in_order(capsys: pytest.CaptureFixture[str]) -> None:
     told = printed.splitlines()[: len(shown)]
     assert [line.split()[:2] for line in told] == [line.split()[:2] for line in shown]
     assert told[2].split() == shown[2].split()
+    error = (scope["model"](scope["inputs"]) - scope["targets"]).square().mean(0)  # type: ignore[operator]
+    assert (error[0] - error[1]).item() == pytest.approx(0.5, abs=0.03)  # on all data, not by its own report
     assert all(trained.success for trained in scope["front"])  # type: ignore[attr-defined]
     assert scope["r"].success  # type: ignore[attr-defined]
 
