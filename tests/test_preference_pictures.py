@@ -100,6 +100,9 @@ def test_the_other_pictures_are_drawn_in_both_forms(script: str, tmp_path: Path)
     for name in drawn:
         with Image.open(tmp_path / name) as new, Image.open(ROOT / "docs/pictures" / name) as kept:
             assert abs(new.width - kept.width) < 40, name
+            papers = [picture.convert("RGB").getpixel((0, 0)) for picture in (new, kept)]
+            assert papers[0] == papers[1], name
+    assert {name.parts[0] == "dark" for name in drawn} == {True, False}
 
 
 def test_a_line_that_is_wanted_is_dashed_by_every_function() -> None:
