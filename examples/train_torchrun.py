@@ -6,6 +6,7 @@ Also runs alone, as one process.
 """
 
 import torch
+import torch.distributed.nn  # before the group is there: imported later, as by DDP, it keeps the group for ever
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -37,4 +38,5 @@ if rank == 0:
     print(steer.report())
     left, right = steer.losses
     print(f"left over right, with {ranks} processes: {left / right:.1f}")
+del model, out, loss  # with the last holder of the group go its threads, which must not outlive Python
 distributed.destroy_process_group()

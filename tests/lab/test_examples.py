@@ -62,3 +62,16 @@ def test_torchrun_with_two_processes():
     assert "not_met" not in done.stdout
     assert "with 2 processes" in done.stdout
     assert ratio(done.stdout) == pytest.approx(2, abs=0.2)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads by /proc")
+def test_torchrun_leaves_no_thread_of_its_group():
+    # A thread of gloo that waits for Python while Python ends aborts the process, once in ten on a busy machine.
+    count = "import os, runpy, sys; runpy.run_path(sys.argv[1]); print(len(os.listdir('/proc/self/task')))"
+    alone = {name: value for name, value in os.environ.items() if name not in OF_OTHER_PROCESSES}
+    command = [sys.executable, "-c", count, str(EXAMPLES / "train_torchrun.py")]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=True, env=alone | {"OMP_NUM_THREADS": "1"}
+    )
+    assert done.stdout.split()[-1] == "1"
