@@ -68,7 +68,7 @@ def test_torchrun_with_two_processes():
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="counts threads by /proc")
 def test_torchrun_leaves_no_thread_of_its_group():
     # A thread of gloo that waits for Python while Python ends aborts the process, once in ten on a busy machine.
-    count = "import os, runpy, sys; runpy.run_path(sys.argv[1]); print(len(os.listdir('/proc/self/task')))"
+    count = "import os, runpy, sys; kept = runpy.run_path(sys.argv[1]); print(len(os.listdir('/proc/self/task')))"
     alone = {name: value for name, value in os.environ.items() if name not in OF_OTHER_PROCESSES}
     command = [sys.executable, "-c", count, str(EXAMPLES / "train_torchrun.py")]
     done = subprocess.run(
