@@ -120,7 +120,8 @@ def test_all_parts_on_a_tiny_corpus(tiny, tmp_path):
         course = found[key]["course"]
         assert course["steps"][0] == 0
         assert course["steps"][-1] == found[key]["steps"]
-        assert course["held_out"][-1] == pytest.approx([found[key]["dev"]["losses"][n] for n in ("cpc", "zh", "en")])
+        of_the_kept = course["held_out"][course["steps"].index(course["kept"])]
+        assert of_the_kept == pytest.approx([found[key]["dev"]["losses"][n] for n in ("cpc", "zh", "en")])
         assert found[key]["seconds"] > 0
     start = found["pretrain-0"]
     assert start["method"] == "start"
@@ -180,9 +181,9 @@ def test_floors_reach_the_training_of_ferero_alone(tiny, tmp_path, monkeypatch):
     given = {}
     real = bench_module.Training
 
-    def spied(*arguments, floors, **others):
-        given.setdefault(str(arguments[2]), floors)
-        return real(*arguments, floors=floors, **others)
+    def spied(*arguments, levels, **others):
+        given.setdefault(str(arguments[2]), levels and levels.floors)
+        return real(*arguments, levels=levels, **others)
 
     monkeypatch.setattr(bench_module, "Training", spied)
     found, _ = run_parts(tmp_path, replace(PLAN, seeds=1, floors=(0.5, 0.25, 0.0), stages=("methods",)))

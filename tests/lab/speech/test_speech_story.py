@@ -45,6 +45,7 @@ def _run(method: str, seed: int, en: float, zh: float, losses: tuple[float, floa
         "training": [[3.0, 1.5, 1.0]] * 2,
         "weights": [[1.0, 1.0, 1.0]] * 2,
         "multipliers": [[0.1] * constraints] * 2,
+        "kept": 10,
     }
     measures = {"dev": _measured(en, zh, losses), "test": _measured(en, zh, losses)}
     one = {"method": method, "seed": seed, "rate": 1e-4, "steps": 10, "levels": None, "course": course, "seconds": 1.0}
@@ -163,7 +164,7 @@ def test_violations_are_of_each_seeds_own_levels() -> None:
     assert story.measures["bars"]["violation_dev"] == {"value": pytest.approx(0.015), "bar": 0.02, "is_met": True}
     rows = _table(story, "Losses and levels").rows
     assert list(rows[2]) == [
-        "FERERO", "0", "2.250", "2.260", "0.010", "0.010 ± 0.010", "0.250", "0.250", "0.000", "0.000 ± 0.050",
+        "FERERO", "0", "10", "2.250", "2.260", "0.010", "0.010 ± 0.010", "0.250", "0.250", "0.000", "0.000 ± 0.050",
     ]  # fmt: skip
 
 

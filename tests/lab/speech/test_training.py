@@ -2,16 +2,16 @@
 
 import re
 from copy import deepcopy
-from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
-from tests.lab.speech.tiny import tiny_model, tiny_schedule, tiny_sets, tiny_training
+from tests.lab.speech.tiny import LEVELS, tiny_model, tiny_schedule, tiny_sets, tiny_training
 
 from ferero.errors import InputError, NonFiniteError
-from ferero_lab.experiments.speech import drivers
+from ferero_lab.experiments.speech import drivers, wishes
 from ferero_lab.experiments.speech import training as module
-from ferero_lab.experiments.speech.losses import training_losses
+from ferero_lab.experiments.speech.losses import held_out_sums, training_losses
 from ferero_lab.experiments.speech.training import Schedule
 from ferero_lab.experiments.speech.wishes import Levels
 
@@ -28,14 +28,25 @@ def but_for_seconds(course):
     return repr({key: value for key, value in vars(course).items() if key != "seconds"})
 
 
+def break_off(training, after):
+    take = training.step
+
+    def step():
+        if training.done == after:
+            raise KeyboardInterrupt
+        take()
+
+    training.step = step
+    with pytest.raises(KeyboardInterrupt):
+        training.run()
+
+
 @pytest.mark.parametrize("name", ["ctc", "ls", "ferero", "ferero-sa", "mgda", "stch"])
 def test_a_resumed_run_is_bit_for_bit_the_run_that_was_not_broken_off(name, tmp_path):
     whole = tiny_training(name)
     whole.run()
     broken = tiny_training(name)
-    broken.schedule = replace(broken.schedule, steps=7)  # of 12, two steps after a look
-    broken._look = lambda last=broken._look: last() if broken.done < 7 else None
-    broken.run()
+    break_off(broken, 7)  # of 12, two steps after a look
     broken.save(tmp_path / "training.pt")
     torch.manual_seed(99)
     other = tiny_training(name, model=tiny_model(tiny_sets(), seed=5))
@@ -63,6 +74,66 @@ def test_a_checkpoint_at_a_look_or_at_the_end_looks_once(at, tmp_path):
     broken.save(tmp_path / "training.pt")
     course = tiny_training().run(tmp_path / "training.pt")
     assert but_for_seconds(course) == but_for_seconds(whole.course)
+
+
+def losses_of(training):
+    return list(held_out_sums(training.model, training._held_out).means().values())
+
+
+def judged(levels, **changes):
+    """A run whose steps do not depend on the levels, which only judge the looks."""
+    training = tiny_training(every=2, **changes)
+    training._levels = levels
+    return training
+
+
+def levels_at(course, look):
+    _, zh, en = course.held_out[look]
+    return Levels(cpc=100.0, gap=zh - en)
+
+
+@pytest.fixture(scope="module")
+def looked_at():
+    """Looks after 0, 2, .., 12 steps of 12; those after 8, 10 and 12 are in the last third. No two gaps are alike."""
+    course = judged(None).run()
+    gaps = sorted(zh - en for _, zh, en in course.held_out)
+    assert min(b - a for a, b in pairwise(gaps)) > 1e-5
+    assert course.kept == 12
+    return course
+
+
+@pytest.mark.parametrize("look", [4, 5, 6])
+def test_under_levels_the_late_look_that_fails_least_is_kept(look, looked_at, monkeypatch):
+    monkeypatch.setattr(wishes, "TOLERANCE", 0.0)
+    training = judged(levels_at(looked_at, look))
+    course = training.run()
+    assert course.held_out == looked_at.held_out
+    assert course.kept == 2 * look
+    assert losses_of(training) == pytest.approx(looked_at.held_out[look], rel=1e-6)
+
+
+def test_an_early_look_is_not_kept_however_well_it_holds(looked_at, monkeypatch):
+    monkeypatch.setattr(wishes, "TOLERANCE", 0.0)
+    assert judged(levels_at(looked_at, 1)).run().kept >= 8
+
+
+def test_of_several_that_hold_the_last_is_kept(monkeypatch):
+    monkeypatch.setattr(wishes, "TOLERANCE", 1000.0)
+    training = judged(LEVELS)
+    course = training.run()
+    assert course.kept == 12
+    assert losses_of(training) == pytest.approx(course.held_out[-1], rel=1e-6)
+
+
+def test_what_is_kept_survives_a_break(looked_at, tmp_path, monkeypatch):
+    monkeypatch.setattr(wishes, "TOLERANCE", 0.0)
+    levels = levels_at(looked_at, 4)
+    broken = judged(levels)
+    break_off(broken, 9)
+    broken.save(tmp_path / "training.pt")
+    again = judged(levels, model=tiny_model(tiny_sets(), seed=5))
+    assert again.run(tmp_path / "training.pt").kept == 8
+    assert losses_of(again) == pytest.approx(looked_at.held_out[4], rel=1e-6)
 
 
 def test_it_is_saved_on_the_way_and_told_how_far_it_is(tmp_path, monkeypatch):

@@ -44,4 +44,5 @@ def tiny_training(name="ferero", *, levels=LEVELS, seed=0, model=None, **changes
     sets = tiny_sets()
     model = tiny_model(sets) if model is None else model
     method, preference = method_named(name), preference_of(name, levels)
-    return Training(model, sets, preference, method, tiny_schedule(**changes), seed=seed, device=CPU)
+    asked = levels if name.startswith("ferero") else None
+    return Training(model, sets, preference, method, tiny_schedule(**changes), seed=seed, device=CPU, levels=asked)

@@ -103,7 +103,7 @@ class Bench:
             schedule,
             seed=seed,
             device=self.device,
-            floors=None if levels is None else levels.floors,
+            levels=levels,
         )
         course = training.run(checkpoint, advance)
         found: dict[str, Any] = {

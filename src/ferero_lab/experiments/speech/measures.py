@@ -60,6 +60,7 @@ def constraint_rows(runs: Sequence[Found], levels: Mapping[int, Levels]) -> list
     return [
         {
             "seed": run["seed"],
+            "kept": run["course"]["kept"],
             "levels": asdict(levels[run["seed"]]),
             **{data: _held_to(run[data], levels[run["seed"]]) for data in DATA},
         }

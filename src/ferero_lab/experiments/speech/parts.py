@@ -12,7 +12,7 @@ from ferero_lab.experiments.speech.bench import Bench, keep_model, start_key
 from ferero_lab.experiments.speech.plan import Plan
 from ferero_lab.experiments.speech.sentences import say_sentences
 from ferero_lab.experiments.speech.timing import time_steps
-from ferero_lab.experiments.speech.wishes import TITLES, TOLERANCE, Levels, levels_after
+from ferero_lab.experiments.speech.wishes import TITLES, Levels, levels_after
 
 __all__ = ["SWEPT", "best_run", "levels_of", "make_parts", "runs_of", "search_key", "seed_key"]
 
@@ -171,6 +171,4 @@ def _ends(found: Mapping[str, Found], seed: int) -> dict[str, float]:
 
 def _failure(run: Found) -> float:
     """By how much a run fails its levels on the dev set, beyond what is tolerated; 0 without levels."""
-    if run["levels"] is None:
-        return 0.0
-    return max(0.0, *(value - TOLERANCE for value in Levels(**run["levels"]).violations(run["dev"]["losses"]).values()))
+    return 0.0 if run["levels"] is None else Levels(**run["levels"]).failure(run["dev"]["losses"])

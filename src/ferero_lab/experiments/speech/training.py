@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from ferero.errors import NonFiniteError
 from ferero.fronts.checkpoint import load_checkpoint, save_checkpoint
@@ -18,11 +19,14 @@ from ferero.preference import Preference
 from ferero_lab.experiments.speech.drivers import driver_for
 from ferero_lab.experiments.speech.losses import NAMES, draw, held_out_sums
 from ferero_lab.experiments.speech.sets import Sets
+from ferero_lab.experiments.speech.wishes import Levels
 from ferero_lab.speech.recogniser import Recogniser
 
 __all__ = ["Course", "Schedule", "Training"]
 
 _SAVE_AFTER = 60.0
+_LATE = 2 / 3
+"""From which share of the steps on a model may be kept for holding its levels: the rate has fallen by then."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Course:
         training: the losses on the training batches, denoised, (3,) each.
         weights: of the losses, (3,) each.
         multipliers: of the constraints as the preference lists them.
+        kept: the step whose weights the model has in the end.
         seconds: of all steps, looks included.
     """
 
@@ -77,11 +82,24 @@ class Course:
     training: list[list[float]] = field(default_factory=list)
     weights: list[list[float]] = field(default_factory=list)
     multipliers: list[list[float]] = field(default_factory=list)
+    kept: int = 0
     seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The weights at a look, and by how much they fail the levels."""
+
+    step: int
+    failure: float
+    weights: dict[str, Tensor]
 
 
 class Training:
     """One run.
+
+    It ends with the last weights; under levels with those of the look, in the last third of the steps, that fails them
+    least, and of several that hold them the last.
 
     Args:
         model: is trained in place.
@@ -91,7 +109,8 @@ class Training:
         schedule: how long.
         seed: of batches, augmentation and dropout.
         device: where.
-        floors: what is taken off each loss before the method sees it; None for nothing.
+        levels: what the preference asks of the held-out losses, with the floors that are taken off each loss before
+            the method sees it; None for no constraints.
     """
 
     def __init__(
@@ -104,7 +123,7 @@ class Training:
         *,
         seed: int,
         device: torch.device,
-        floors: Sequence[float] | None = None,
+        levels: Levels | None = None,
     ) -> None:
         self.model, self.schedule, self.device = model.to(device), schedule, device
         self.optimizer = torch.optim.AdamW(
@@ -121,8 +140,11 @@ class Training:
             "preference": str(preference),
             "model": f"{sum(each.numel() for each in model.parameters())} parameters",
         }
-        self.driver = driver_for(self.model, self.optimizer, preference, method, floors or (0.0,) * preference.m)
+        floors = (0.0,) * preference.m if levels is None else levels.floors
+        self.driver = driver_for(self.model, self.optimizer, preference, method, floors)
         self.course, self.done = Course(), 0
+        self._levels = levels
+        self._kept: _Kept | None = None
         torch.manual_seed(seed)
 
     def run(self, checkpoint: Path | None = None, advance: Callable[[int, int], None] = lambda *_: None) -> Course:
@@ -151,6 +173,7 @@ class Training:
                 self.save(checkpoint)
                 saved = time.monotonic()
         self._look()
+        self._end()
         self.course.seconds = before + time.monotonic() - began
         advance(self.done, self.schedule.steps)
         return self.course
@@ -179,6 +202,18 @@ class Training:
         self.course.held_out.append([losses[name] for name in NAMES])
         for name, values in self.driver.told().items():
             getattr(self.course, name).append(values)
+        if self._levels is not None and self.done >= _LATE * self.schedule.steps:
+            self._keep(self._levels.failure(losses))
+
+    def _keep(self, failure: float) -> None:
+        if self._kept is None or failure <= self._kept.failure:
+            weights = {name: value.clone() for name, value in self.model.state_dict().items()}
+            self._kept = _Kept(self.done, failure, weights)
+
+    def _end(self) -> None:
+        self.course.kept = self.done if self._kept is None else self._kept.step
+        if self._kept is not None:
+            self.model.load_state_dict(self._kept.weights)
 
     def save(self, path: Path) -> None:
         """Everything that the next step depends on."""
@@ -193,6 +228,7 @@ class Training:
             "random": torch.get_rng_state(),
             "random_cuda": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
             "course": vars(self.course),
+            "kept": None if self._kept is None else vars(self._kept),
         }
         save_checkpoint(path, self._belongs, state)
 
@@ -217,3 +253,4 @@ class Training:
         if state["random_cuda"] is not None:
             torch.cuda.set_rng_state(state["random_cuda"], self.device)
         self.course = Course(**state["course"])
+        self._kept = None if state["kept"] is None else _Kept(**state["kept"])

@@ -54,6 +54,10 @@ class Levels:
             "gap": abs(losses["zh"] - losses["en"] - self.gap),
         }
 
+    def failure(self, losses: Mapping[str, float]) -> float:
+        """By how much the worst constraint fails beyond TOLERANCE; 0 where all hold within it."""
+        return max(0.0, max(self.violations(losses).values()) - TOLERANCE)
+
 
 def levels_after(
     losses: Mapping[str, float], *, tightening: float, shift: float, floors: Sequence[float] = (0.0, 0.0, 0.0)
