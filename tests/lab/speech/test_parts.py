@@ -90,7 +90,7 @@ def run_parts(folder, plan=PLAN, found=None):
         if part.key in found:
             continue
         place = folder / part.key
-        place.mkdir()
+        place.mkdir(parents=True)
         steps = told.setdefault(part.key, [])
         context = Context(Settings(mode="quick"), place, lambda *where, steps=steps: steps.append(where), found)
         found[part.key] = json.loads(to_json(part.run(context)))
@@ -158,6 +158,38 @@ def test_a_part_that_was_broken_off_is_taken_up_again(tiny, tmp_path, monkeypatc
     assert not (tmp_path / "b.pt").exists()
     del whole["seconds"], again["seconds"]
     assert to_json(again) == to_json(whole)
+
+
+def test_a_search_that_was_broken_off_goes_on_with_the_run_that_was_not_finished(tiny, tmp_path, monkeypatch):
+    plan = replace(PLAN, seeds=1, methods=("ls",), stages=("methods",))
+    whole, _ = run_parts(tmp_path / "whole", plan)
+    found, _ = run_parts(tmp_path / "broken", replace(plan, rates=(1e-3,)))
+    folder = tmp_path / "broken" / search_key("ls")
+    begun = []
+
+    real = Bench.train
+
+    def search(stop):
+        def train(self, model, name, schedule, **more):
+            begun.append(schedule.rate)
+            if schedule.rate == stop:
+                raise KeyboardInterrupt
+            return real(self, model, name, schedule, **more)
+
+        monkeypatch.setattr(Bench, "train", train)
+        part = next(part for part in make_parts(plan) if part.key == search_key("ls"))
+        return part.run(Context(Settings(mode="quick"), folder, lambda *_: None, found))
+
+    with pytest.raises(KeyboardInterrupt):
+        search(stop=1e-2)
+    again = search(stop=None)
+    assert begun == [1e-3, 1e-2, 1e-2]
+    for one in (*again["runs"], *whole["ls-search"]["runs"]):
+        del one["seconds"]
+    assert to_json(again["runs"]) == to_json(whole["ls-search"]["runs"])
+    model = tiny.kept(folder)
+    assert tiny.measures(model)["dev"]["losses"] == pytest.approx(best_run(again)["dev"]["losses"])
+    assert [file.name for file in folder.iterdir()] == ["model.pt"]
 
 
 def test_a_model_is_kept_to_the_bit(tiny, tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
+from ferero.fronts.whole_file import write_whole
 from ferero_lab.experiments.experiment import Context, Found, Part
 from ferero_lab.experiments.speech.bench import Bench, keep_model, start_key
 from ferero_lab.experiments.speech.plan import Plan
@@ -95,11 +97,15 @@ def pretrain(plan: Plan, seed: int, context: Context) -> Found:
 
 
 def search(plan: Plan, name: str, context: Context) -> Found:
-    """A method with each step, at the first seed; the model of the best run is kept."""
+    """A method with each step, at the first seed; the model of the best run is kept.
+
+    Runs that are finished are not repeated when the part was broken off.
+    """
     bench = Bench.of(plan, context)
     levels = levels_of(plan, context.found, 0) if name.startswith("ferero") else None
-    runs: list[Found] = []
-    for index, rate in enumerate(plan.rates):
+    finished = context.folder / "runs.json"
+    runs: list[Found] = json.loads(finished.read_bytes()) if finished.exists() else []
+    for index, rate in list(enumerate(plan.rates))[len(runs) :]:
         model = bench.pretrained(context, 0)
         run = bench.train(
             model,
@@ -113,6 +119,8 @@ def search(plan: Plan, name: str, context: Context) -> Found:
         runs.append(run)
         if best_run({"runs": runs}) is run:
             keep_model(model, context.folder)
+        write_whole(finished, json.dumps(runs).encode())
+    finished.unlink()
     return {"runs": runs}
 
 

@@ -85,7 +85,7 @@ def constraint_section(plan: Plan, rows: Mapping[str, Sequence[Mapping[str, Any]
         f"and ε₂ is its gap moved by {plan.shift:+g}. Losses in nats: CPC for each predicted frame, CTC for each "
         "symbol of the target. The dev set drives the constraints, and says which of FERERO's models is kept: of the "
         f"looks in the last third of the steps the last at which both hold within {TOLERANCE:g}; where there is none, "
-        "the one that fails least."
+        "the last."
     )
     return Section("The constraints", text, [], [Table(header, cells, "Losses and levels", note)])
 

@@ -88,18 +88,17 @@ class Course:
 
 @dataclass(frozen=True)
 class _Kept:
-    """The weights at a look, and by how much they fail the levels."""
+    """The weights at a look."""
 
     step: int
-    failure: float
     weights: dict[str, Tensor]
 
 
 class Training:
     """One run.
 
-    It ends with the last weights; under levels with those of the look, in the last third of the steps, that fails them
-    least, and of several that hold them the last.
+    It ends with the last weights; under levels with those of the last look that holds them, if one in the last third of
+    the steps does.
 
     Args:
         model: is trained in place.
@@ -202,13 +201,9 @@ class Training:
         self.course.held_out.append([losses[name] for name in NAMES])
         for name, values in self.driver.told().items():
             getattr(self.course, name).append(values)
-        if self._levels is not None and self.done >= _LATE * self.schedule.steps:
-            self._keep(self._levels.failure(losses))
-
-    def _keep(self, failure: float) -> None:
-        if self._kept is None or failure <= self._kept.failure:
-            weights = {name: value.clone() for name, value in self.model.state_dict().items()}
-            self._kept = _Kept(self.done, failure, weights)
+        is_late = self.done >= _LATE * self.schedule.steps
+        if is_late and self._levels is not None and self._levels.failure(losses) == 0:
+            self._kept = _Kept(self.done, {name: value.clone() for name, value in self.model.state_dict().items()})
 
     def _end(self) -> None:
         self.course.kept = self.done if self._kept is None else self._kept.step
