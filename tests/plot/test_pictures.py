@@ -182,7 +182,19 @@ class TestFront:
         twice = Front(front.losses[:2], (front.preferences[0],) * 2, front.results[:2])
         assert [text[:4] for text in legend(twice.plot())[2:]] == ["[0] ", "[1] "]
 
+    def test_labels_of_ones_own(self, front, space):
+        assert legend(front.plot(labels=["cheap", "", "fast", "both"]))[2:] == ["cheap", "fast", "both"]
+        assert legend(space.plot(labels=["one", "two"]))[2:] == ["one", "two"]
+        wide = trace(cups, x0, [Preference.pareto(4), Preference.ray([1, 1, 1, 1])])
+        assert legend(wide.plot(labels=["any", "even"])) == ["any", "even"]
+        many = Front(front.losses[[0] * 12], front.preferences[:1] * 12, front.results[:1] * 12)
+        assert len(legend(many.plot(labels=[f"run {i}" for i in range(12)]))) == 2 + 12
+
     def test_errors(self, front, space):
+        with pytest.raises(InputError, match=r"labels: expected a text for each of 4 points, found \['cheap'\]"):
+            front.plot(labels=["cheap"])
+        with pytest.raises(InputError, match="labels: expected a text for each of 4 points, found 'abcd'"):
+            front.plot(labels="abcd")
         with pytest.raises(InputError, match=r"truth: expected points of shape \(K, 2\), found \(5, 3\)"):
             front.plot(truth=np.ones((5, 3)))
         with pytest.raises(InputError, match=r"ax: expected three-dimensional axes.*projection='3d'"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, overload
 
@@ -168,11 +168,12 @@ class Front(Generic[R_co]):
         truth: ArrayLike | None = None,
         trajectories: bool = True,
         rays: bool = True,
+        labels: Sequence[str] | None = None,
     ) -> Axes:
         """Draws the front; see `ferero.plot.plot_front`. Needs ``ferero[plot]``."""
         from ferero.plot import plot_front  # the one import that points upwards: plotting is optional
 
-        return plot_front(self, ax, truth=truth, trajectories=trajectories, rays=rays)
+        return plot_front(self, ax, truth=truth, trajectories=trajectories, rays=rays, labels=labels)
 
     @property
     def _finite(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ def plot_front(
     truth: ArrayLike | None = None,
     trajectories: bool = True,
     rays: bool = True,
+    labels: Sequence[str] | None = None,
 ) -> Axes:
     """Draws what was asked for, the way there, and what was found.
 
@@ -45,12 +47,14 @@ def plot_front(
         truth: points (K, m) of the true front, if known; a curve in the plane (NaN rows leave gaps).
         trajectories: draw the losses along the way.
         rays: draw the losses that the preferences want, where that is a line.
+        labels: what the legend calls the points, an empty text for one that it leaves out; None for the preferences
+            in words, where they are ten or fewer.
 
     Returns:
         The axes.
 
     Raises:
-        InputError: for a truth or axes that do not fit.
+        InputError: for a truth, axes or labels that do not fit.
         MissingExtraError: without matplotlib.
 
     Example:
@@ -58,16 +62,16 @@ def plot_front(
         >>> ax.figure.savefig("front.pdf")  # doctest: +SKIP
     """
     m = len(front.names)
-    known = _read_truth(truth, m)
+    known, texts = _read_truth(truth, m), legend_texts(front, labels)
     if ax is not None and (ax.name == "3d") != (m == 3):
         raise InputError(
             f"ax: expected {'three' if m == 3 else 'two'}-dimensional axes for {m} losses, found "
             f"{ax.name!r}; leave ax out, or make it with projection='3d' for three losses."
         )
     if m not in {2, 3}:
-        return plot_parallel(front, ax, truth=known)
+        return plot_parallel(front, ax, truth=known, labels=texts)
     with drawing(ax):
-        return _Picture(front, ax, known, trajectories=trajectories, rays=rays).draw()
+        return _Picture(front, ax, known, texts, trajectories=trajectories, rays=rays).draw()
 
 
 def missed_handle(page: Page) -> tuple[Any, Any]:
@@ -92,9 +96,16 @@ class _Picture:
     """Two or three losses on axes; matplotlib takes the coordinates of both in the same way."""
 
     def __init__(
-        self, front: Front[Found], ax: Axes | None, truth: Array | None, *, trajectories: bool, rays: bool
+        self,
+        front: Front[Found],
+        ax: Axes | None,
+        truth: Array | None,
+        labels: Sequence[str],
+        *,
+        trajectories: bool,
+        rays: bool,
     ) -> None:
-        self.front, self.truth, self.m = front, truth, len(front.names)
+        self.front, self.truth, self.labels, self.m = front, truth, labels, len(front.names)
         self.trajectories, self.rays = trajectories, rays
         self.is_ours = ax is None
         if ax is None:
@@ -187,7 +198,7 @@ class _Picture:
 
     def _draw_points(self) -> None:
         points = self.front.losses.numpy()
-        for i, (color, label) in enumerate(zip(self.colors, legend_texts(self.front), strict=True)):
+        for i, (color, label) in enumerate(zip(self.colors, self.labels, strict=True)):
             if self.front.results[i].success:
                 look = {"facecolor": color, "edgecolor": self.page.paper}
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from ferero.fronts.found import Found, shortfall_of
 from ferero.fronts.front import Front
 from ferero.plot.frame import finish, new_panels
-from ferero.plot.names import legend_texts
 from ferero.plot.style import LINE, THIN, drawing, page_of
 from ferero.subprogram.program import Array
 
@@ -19,22 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["plot_parallel"]
 
 
-def plot_parallel(front: Front[Found], ax: Axes | None = None, *, truth: Array | None = None) -> Axes:
+def plot_parallel(front: Front[Found], ax: Axes | None, *, truth: Array | None, labels: Sequence[str]) -> Axes:
     """Draws each point as a line over the losses' names, in units of its ray where all preferences are rays.
 
     Args:
         front: of any number of losses.
         ax: where to draw; None makes a figure.
         truth: points (K, m) of the true front, faintly behind; not where units are the rays', which it lacks.
+        labels: for the legend.
     """
     with drawing(ax):
         axes = new_panels(max(3.6, 0.6 * len(front.names)), (2.4,))[0] if ax is None else ax
-        _draw(axes, front, truth)
+        _draw(axes, front, truth, labels)
         finish(axes)
     return axes
 
 
-def _draw(ax: Axes, front: Front[Found], truth: Array | None) -> None:
+def _draw(ax: Axes, front: Front[Found], truth: Array | None, labels: Sequence[str]) -> None:
     page, places = page_of(ax), np.arange(len(front.names))
     relative = _in_units_of_rays(front)
     values = front.losses.numpy() if relative is None else relative
@@ -42,9 +43,7 @@ def _draw(ax: Axes, front: Front[Found], truth: Array | None) -> None:
         ax.axvline(x, color=page.pale, linewidth=THIN, zorder=0.5)
     if truth is not None and relative is None:
         ax.plot(places, truth.T, color=page.pale, linewidth=THIN, alpha=page.faint, zorder=1)
-    for row, result, color, label in zip(
-        values, front.results, page.colors(len(front)), legend_texts(front), strict=True
-    ):
+    for row, result, color, label in zip(values, front.results, page.colors(len(front)), labels, strict=True):
         ax.plot(
             places,
             row,
