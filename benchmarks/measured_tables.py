@@ -20,6 +20,7 @@ STEER_FILES = ("steer", "steer-cost-cpu", "steer-cost-h200")
 NOT_OFFERED, UNKNOWN = "-", "?"
 COMMANDS = {
     "cooper": "benchmarks/cooper/compare.py",
+    "cooper-resume": "benchmarks/cooper/resume.py",
     "core": "ferero bench core",
     "import-time": "benchmarks/import_time.py",
     "lowest-versions": "benchmarks/lowest_versions.py",
@@ -71,8 +72,9 @@ def neighbours_table(all_results: Mapping[str, Result]) -> str:
          *_yes("tests/optimize/test_certificate.py"), *[NOT_OFFERED] * 3],
         ["DDP and FSDP2, losses missing on some ranks", *_yes("tests/training/distributed/test_processes.py"),
          UNKNOWN, UNKNOWN, NOT_OFFERED],
-        ["saved and resumed to the last bit", *_yes("tests/training/test_everywhere_resume.py"), UNKNOWN, UNKNOWN,
-         NOT_OFFERED],
+        ["saved and resumed to the last bit", *_yes("tests/training/test_everywhere_resume.py"),
+         _link(_resumed(all_results["cooper-resume"]), "benchmarks/results/cooper-resume.json"),
+         _link("what has no state", "tests/integrations/test_torchjd.py"), NOT_OFFERED],
         ["many trade-offs in one run", *_yes("tests/fronts/test_train_front.py"), *[NOT_OFFERED] * 3],
     ]  # fmt: skip
     return markdown(("", "ferero", "Cooper", "TorchJD", "SciPy's SLSQP"), rows)
@@ -116,6 +118,18 @@ def _in_other_units(cooper: Result) -> dict[str, str]:
     runs = [run for run in cooper["runs"] if run["family"] == "units: second loss x 100"]
     worst = {name: max(run["worst"] for run in runs if run["method"] == name) for name in ("ferero", "nuPI", "ALM")}
     return {"ferero": f"{worst['ferero']:.0e}", "Cooper": f"{worst['nuPI']:.0f}, {worst['ALM']:.0f}"}
+
+
+def _resumed(result: Result) -> str:
+    """The methods of Cooper's that always go on as if nothing had been, and what the others need for it."""
+    sure, unsure = (
+        [row for row in result["rows"] if (row["same"] == row["trials"]) is wanted] for wanted in (True, False)
+    )
+    if not unsure:
+        return "yes"
+    always = sorted({row["method"] for row in sure} - {row["method"] for row in unsure})
+    others = [f"{row['method']} with {row['constraints']}: {row['same']} of {row['trials']}" for row in unsure]
+    return "; ".join([*always, *others])
 
 
 def _evaluations_where_both_arrive(core: Result) -> tuple[str, str]:

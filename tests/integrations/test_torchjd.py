@@ -88,6 +88,23 @@ def test_a_ray_is_refused():
     assert "MGDA knows nothing of wanted values" in refusal
 
 
+@pytest.mark.parametrize("kind", [MGDA, IMTLG, AlignedMTL, Mean])
+def test_theirs_without_a_state_go_on_to_the_bit(kind):
+    first = kind()
+    for seed in range(5):
+        first(jacobian(seed))
+    second = kind()
+    second.load_state_dict(first.state_dict())
+    assert torch.equal(first(jacobian(9)), second(jacobian(9)))
+
+
+def test_theirs_with_a_state_do_not_take_it_back():
+    used = GradVac()
+    used(jacobian())
+    with pytest.raises(RuntimeError, match=r"Unexpected key\(s\) in state_dict"):
+        GradVac().load_state_dict(used.state_dict())
+
+
 def test_a_training_loop_with_an_aggregator():
     fun = lambda x: torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])  # noqa: E731
     r = ferero.minimize(
