@@ -9,7 +9,7 @@ import numpy as np
 from ferero.errors import InputError
 from ferero.optimize.evaluator import Function, Point, make_evaluator
 from ferero.optimize.held import held_rows
-from ferero.optimize.scale import gradient_scale, row_scale
+from ferero.optimize.scale import SEEN_SHARE, Seen, gradient_scale, row_scale, still_counts
 from ferero.preference import Preference
 from ferero.preference.inputs import no_preference
 from ferero.subprogram import Program, solve_exact
@@ -25,8 +25,8 @@ class KKT:
     """The paper's merit, each part relative: zero exactly at a point that meets the first-order conditions.
 
     Attributes:
-        stationarity: ``|gradF w|`` over the largest gradient norm, for the best multipliers whose order part is a
-            convex combination of the order's gradients at unit scale.
+        stationarity: ``|gradF w|`` over the largest gradient norm of a row of the order, for the best multipliers whose
+            order part is a convex combination of the order's gradients at unit scale.
         complementarity: the largest ``lam_g [-G]_+`` with G relative to ``|B||F| + |b|`` and lam_g to unit gradients.
         feasibility: the largest ``[G]_+`` or ``|H|``, relative to ``|B||F| + |b|``.
         weights: the w of ``stationarity``, (m,), float64.
@@ -56,8 +56,9 @@ def certify(
 ) -> KKT:
     """How far ``x`` is from meeting the first-order conditions of the preference, whoever found it.
 
-    Stationarity is relative to the largest gradient norm at ``x``, and to a small share of that at ``x0`` (all of it
-    for one objective alone). Without an ``x0`` a point a tenth of the size of ``x`` away takes its place.
+    Stationarity is relative to the gradients at ``x`` of what is minimised, and to a small share of those at ``x0``
+    (all of it for one expression that no constraint holds). Without an ``x0`` a point a tenth of the size of ``x`` away
+    takes its place.
 
     Args:
         fun: ``fun(theta) -> (m,)``, as in `ferero.minimize`.
@@ -77,10 +78,13 @@ def certify(
     check_count(preference, len(losses))
     if not (np.isfinite(losses).all() and np.isfinite(jacobian).all()):
         return no_certificate(preference)
-    norms = np.linalg.norm(jacobian, axis=1)
     away = _nearby(x, point) if x0 is None else x0
-    largest = np.linalg.norm(_at(fun, away, jac)[1], axis=1)
-    return kkt_of(preference, losses, jacobian, gradient_scale(norms, np.maximum(norms, np.nan_to_num(largest))))
+    first, slopes, _ = _at(fun, away, jac)
+    first, slopes = np.nan_to_num(first), np.nan_to_num(slopes)
+    norms = np.linalg.norm(jacobian, axis=1)
+    gradients = gradient_scale(norms, np.maximum(norms, np.linalg.norm(slopes, axis=1)))
+    seen = Seen(first, gradients, np.linalg.norm(preference.A.numpy() @ slopes, axis=1))
+    return kkt_of(preference, losses, jacobian, seen)
 
 
 def _at(fun: Function, x: Point, jac: Function | None) -> tuple[Array, Array, Array]:
@@ -119,7 +123,7 @@ def no_certificate(preference: Preference) -> KKT:
     return KKT(np.inf, np.inf, np.inf, np.full(preference.m, np.nan), np.full(rows, np.nan))
 
 
-def kkt_of(preference: Preference, losses: Array, jacobian: Array, gradient_sizes: Array) -> KKT:
+def kkt_of(preference: Preference, losses: Array, jacobian: Array, seen: Seen) -> KKT:
     """The certificate from numbers alone.
 
     Rows of the order that active constraints hold up (``w = 0`` whatever the gradients) prove nothing; they are taken
@@ -129,16 +133,18 @@ def kkt_of(preference: Preference, losses: Array, jacobian: Array, gradient_size
         preference: a single one over m losses.
         losses: F, (m,).
         jacobian: gradF^T, (m, n).
-        gradient_sizes: the norm that each loss's gradient counts as having, (m,).
+        seen: what counts where losses or gradients vanish.
     """
     A, rows, b = _rows(preference)
     m_g, m_h, k_f = preference.m_g, preference.m_h, len(A)
-    values = (rows[k_f:] @ losses + b) / row_scale(rows[k_f:], b, losses)
+    values = (rows[k_f:] @ losses + b) / row_scale(rows[k_f:], b, still_counts(losses, seen.losses))
     linear = np.zeros(len(rows))
     linear[k_f : k_f + m_g] = np.minimum(values[:m_g], 0.0)
-    scale = float(gradient_sizes.max()) or 1.0
+    is_free = not m_h and bool((values < -ACTIVE).all())
+    order = _order_sizes(np.linalg.norm(A @ jacobian, axis=1), seen.order[:k_f], is_free)
+    scale = float(order.max()) or float(seen.gradients.max()) or 1.0
     unit = jacobian / scale
-    sizes = np.abs(rows) @ gradient_sizes / scale
+    sizes = np.concatenate([order, np.abs(rows[k_f:]) @ seen.gradients]) / scale
     sizes[sizes == 0] = 1.0
     rows[k_f:] /= sizes[k_f:, None]
     program = Program(rows, unit @ unit.T, linear, sizes[:k_f] / sizes[:k_f].max(), 1.0, m_h)
@@ -157,6 +163,14 @@ def kkt_of(preference: Preference, losses: Array, jacobian: Array, gradient_size
         weights=weights,
         multipliers=lam,
     )
+
+
+def _order_sizes(norms: Array, largest: Array, is_free: bool) -> Array:
+    """The size that the gradient of each row of the order counts as having, (k,).
+
+    As `gradient_scale`: one row that no constraint holds has nothing to cancel with.
+    """
+    return np.maximum(norms, largest if is_free and len(norms) == 1 else SEEN_SHARE * largest)
 
 
 def _rows(preference: Preference) -> tuple[Array, Array, Array]:

@@ -175,9 +175,7 @@ def _move(
     runs.metric.update(accepted, proposal.step, change, image)
     runs.points = np.where(accepted[:, None], trial, runs.points)
     runs.losses = np.where(accepted[:, None], losses, runs.losses)
-    runs.jacobian = jacobian
-    runs.norms = np.sqrt((jacobian * jacobian).sum(axis=-1))
-    runs.largest = np.maximum(runs.largest, runs.norms)
+    runs.take(jacobian)
     runs.iterations = runs.iterations + accepted
     runs.merit.renew(runs.losses)
     return {int(i): "non_finite" for i in np.flatnonzero(~finite)}

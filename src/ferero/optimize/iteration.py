@@ -11,7 +11,7 @@ import torch
 from ferero.methods import Method, Observation
 from ferero.optimize.evaluator import Evaluator
 from ferero.optimize.runs import Outcome, Round
-from ferero.optimize.scale import gradient_scale, row_scale
+from ferero.optimize.scale import Seen, gradient_scale, row_scale
 from ferero.optimize.step_rule import DIVERGED, StepRule
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
@@ -28,7 +28,7 @@ def iterate(
     start: Array,
     preference: Preference,
     method: Method[Any],
-    is_optimal: Callable[[Array, Array, Array], bool],
+    is_optimal: Callable[[Array, Array, Seen], bool],
     *,
     rule: StepRule,
     max_iter: int,
@@ -42,7 +42,7 @@ def iterate(
         start: (n,).
         preference: already in terms of ``F - lower``.
         method: asked once a step, before it is taken.
-        is_optimal: ``(losses, jacobian, gradient sizes) -> bool``.
+        is_optimal: ``(losses, jacobian, what was seen) -> bool``.
         rule: how far to go.
         max_iter: steps.
         lower: what the method does not see of the losses, (m,).
@@ -50,7 +50,9 @@ def iterate(
     """
     x, state = start.copy(), method.init(preference)
     losses = evaluator.losses(x[None])[0]
-    sizes = largest = np.zeros(evaluator.m)
+    A, first = preference.A.numpy(), losses
+    largest, largest_asked = np.zeros(evaluator.m), np.zeros(len(A))
+    seen = Seen(first, largest, largest_asked)
     last: _Step | None = None
     status, iteration, calls = "max_iter", 0, 1
     while True:
@@ -62,11 +64,12 @@ def iterate(
             break
         norms = np.linalg.norm(jacobian, axis=1)
         largest = np.maximum(largest, norms)
-        sizes = gradient_scale(norms, largest)
+        largest_asked = np.maximum(largest_asked, np.linalg.norm(A @ jacobian, axis=1))
+        seen = Seen(first, gradient_scale(norms, largest), largest_asked)
         if last is not None and on_round(_round(x, losses, last)):
             status = "stopped"
             break
-        if is_optimal(losses, jacobian, sizes):
+        if is_optimal(losses, jacobian, seen):
             status = "converged"
             break
         if iteration >= max_iter:
@@ -93,7 +96,7 @@ def iterate(
         iteration += 1
     gradients = iteration + 1
     calls += gradients * evaluator.gradient_cost
-    return Outcome(status, x, losses, jacobian, sizes, iteration, calls, gradients)
+    return Outcome(status, x, losses, jacobian, seen, iteration, calls, gradients)
 
 
 def _has_arrived(weights: Array, jacobian: Array, norms: Array, share: float) -> bool:

@@ -37,6 +37,7 @@ class Merit:
         price: rho, (P,).
         follows: which runs renew z and a as they go, (P,).
         lower: what to subtract from the losses before ``a`` is taken from them, (P, m).
+        asked: the A of the preferences, which ``order`` may have opened or left rows of, (P, k, m).
     """
 
     order: Array
@@ -48,6 +49,7 @@ class Merit:
     price: Array
     follows: Mask
     lower: Array
+    asked: Array
     _divisors: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,10 +115,16 @@ class Merit:
             self.rates = np.where(usable[:, None], scaled, self.rates)
             self._divisors = self._floored()
 
-    def hold(self, rows: Mask, losses: Array) -> None:
-        """Ask that the masked rows of the order, (P, k_f), do not rise above where they are: new inequalities."""
+    def hold(self, rows: Mask, losses: Array, room: Array) -> None:
+        """Ask that the masked rows of the order, (P, k_f), do not rise above where they are: new inequalities.
+
+        Args:
+            rows: which.
+            losses: where, (P, m).
+            room: by how much each may rise all the same, (P, k_f).
+        """
         for j in np.flatnonzero(rows.any(axis=0)):
-            here = (self.order[:, j] * losses).sum(axis=-1)
+            here = (self.order[:, j] * losses).sum(axis=-1) + room[:, j]
             size = np.where(here != 0, np.abs(here), 1.0)
             row = np.where(rows[:, j, None], self.order[:, j] / size[:, None], 0.0)
             self.rows = np.concatenate([row[:, None], self.rows], axis=1)
@@ -130,5 +138,5 @@ class Merit:
 
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""
-        for name in ("order", "origin", "rates", "rows", "offsets", "price", "follows", "lower", "_divisors"):
+        for name in ("order", "origin", "rates", "rows", "offsets", "price", "follows", "lower", "asked", "_divisors"):
             setattr(self, name, getattr(self, name)[runs])

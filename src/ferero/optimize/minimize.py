@@ -21,6 +21,7 @@ from ferero.optimize.globalization import descend
 from ferero.optimize.iteration import iterate
 from ferero.optimize.result import History, Progress, Result, Status, message_for
 from ferero.optimize.runs import Outcome, Round
+from ferero.optimize.scale import Seen
 from ferero.optimize.setup import build_merit
 from ferero.optimize.step_rule import Backtracking, FixedStep, StepRule
 from ferero.preference import Preference
@@ -127,8 +128,8 @@ def _run(
 
     certificates: dict[int, KKT] = {}
 
-    def is_optimal(run: int, values: Array, jacobian: Array, sizes: Array) -> bool:
-        certificates[run] = kkt_of(preferences[run], values, jacobian, sizes)
+    def is_optimal(run: int, values: Array, jacobian: Array, seen: Seen) -> bool:
+        certificates[run] = kkt_of(preferences[run], values, jacobian, seen)
         return certificates[run].worst <= tol
 
     if step == "auto" and isinstance(method, Ferero):
@@ -235,7 +236,7 @@ def _result(
 
 def _kkt(preference: Preference, outcome: Outcome) -> KKT:
     if np.isfinite(outcome.losses).all() and np.isfinite(outcome.jacobian).all():
-        return kkt_of(preference, outcome.losses, outcome.jacobian, outcome.gradient_sizes)
+        return kkt_of(preference, outcome.losses, outcome.jacobian, outcome.seen)
     return no_certificate(preference)
 
 

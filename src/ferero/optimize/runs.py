@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ferero.optimize.evaluator import Evaluator
 from ferero.optimize.merit import Mask, Merit
 from ferero.optimize.metric import Metric, make_metric
-from ferero.optimize.scale import gradient_scale
+from ferero.optimize.scale import Seen, gradient_scale
 from ferero.subprogram.program import EPSILON, Array
 
 __all__ = ["Outcome", "Round", "Runs"]
@@ -53,7 +53,7 @@ class Outcome:
     point: Array
     losses: Array
     jacobian: Array
-    gradient_sizes: Array
+    seen: Seen
     iterations: int
     evaluations: int
     gradient_evaluations: int
@@ -65,7 +65,9 @@ class Runs:
     Attributes:
         ids: their indices, (P,).
         points, losses, jacobian: (P, n), (P, m), (P, m, n).
+        first_losses: at the start, (P, m).
         norms, largest: of each loss's gradient, here and so far, (P, m).
+        largest_asked: of the gradient of each row that the preferences order by, so far, (P, k).
         radius, first_radius: the trust radius, (P,); resets: how often the metric was forgotten, (P,).
         bend: what a rejected step showed of the losses beyond first order, (P, m); zero unless ``correcting``.
         retreat: the radius to go back to if the correction fails, (P,).
@@ -79,9 +81,9 @@ class Runs:
         P, n = points.shape
         self.ids = np.arange(P)
         self.points, self.losses, self.merit = points, losses, merit
-        self.jacobian = evaluator.jacobians(self.ids)
-        self.norms = np.sqrt((self.jacobian * self.jacobian).sum(axis=-1))
-        self.largest = self.norms
+        self.first_losses = losses
+        self.largest, self.largest_asked = np.zeros_like(losses), np.zeros(merit.asked.shape[:2])
+        self.take(evaluator.jacobians(self.ids))
         self.radius = _first_radius(points, losses - merit.lower, self.norms)
         self.first_radius = self.radius
         self.resets = np.zeros(P, dtype=np.int64)
@@ -105,6 +107,16 @@ class Runs:
         self.violation = merit.violation(self.constraint_values)
         self.value = merit.worst(self.order_values) + merit.price * self.violation.sum(axis=-1)
         self.noise = 4 * EPSILON * merit.magnitude(self.losses)
+
+    def take(self, jacobian: Array) -> None:
+        """The gradients of the current points, (P, m, n)."""
+        self.jacobian, self.norms = jacobian, _norms(jacobian)
+        self.largest = np.maximum(self.largest, self.norms)
+        self.largest_asked = np.maximum(self.largest_asked, _norms(self.merit.asked @ jacobian))
+
+    def seen(self, i: int) -> Seen:
+        """What one run has seen."""
+        return Seen(self.first_losses[i], self.sizes()[i], self.largest_asked[i])
 
     def sizes(self) -> Array:
         """What each loss's gradient counts as being of, (P, m)."""
@@ -136,7 +148,11 @@ class Runs:
         """The end of one run."""
         steps = int(self.iterations[i])
         counts = steps, int(self.evaluations[i]), steps + 1
-        return Outcome(status, self.points[i], self.losses[i], self.jacobian[i], self.sizes()[i], *counts)
+        return Outcome(status, self.points[i], self.losses[i], self.jacobian[i], self.seen(i), *counts)
+
+
+def _norms(vectors: Array) -> Array:
+    return np.asarray(np.sqrt((vectors * vectors).sum(axis=-1)))
 
 
 def _first_radius(points: Array, losses: Array, sizes: Array) -> Array:

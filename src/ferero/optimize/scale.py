@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ferero.subprogram.program import Array
 
-__all__ = ["gradient_scale", "row_scale"]
+__all__ = ["Seen", "gradient_scale", "row_scale", "still_counts"]
 
 SEEN_SHARE = 1e-5  # of the largest gradient seen on the way that still counts
+LOSS_SHARE = 1e-10  # of the losses at the start that still counts
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a run has seen on its way, for one that has arrived where losses or gradients vanish.
+
+    Attributes:
+        losses: F at the start, (m,).
+        gradients: the norm that each loss's gradient counts as having, (m,); see `gradient_scale`.
+        order: the largest norm of the gradient of each row of the preference's order, (k,).
+    """
+
+    losses: Array
+    gradients: Array
+    order: Array
+
+
+def still_counts(losses: Array, first: Array) -> Array:
+    """``|F|``, but no less than a tiny share of it at the start: where all losses vanish there is nothing to compare.
+
+    Args:
+        losses: F, (..., m).
+        first: at the start, (..., m).
+    """
+    return np.maximum(np.abs(losses), LOSS_SHARE * np.abs(first))
 
 
 def row_scale(rows: Array, offsets: Array, losses: Array) -> Array:

@@ -100,7 +100,15 @@ def build_merit(
         if not p.m_g + p.m_h:
             price[i] = 0.0
     bounds = np.broadcast_to(lower, losses.shape).copy()
-    return Merit(order, origin, rates, rows, offsets, m_h, price, follows, bounds), cones
+    return Merit(order, origin, rates, rows, offsets, m_h, price, follows, bounds, _stacked(preferences)), cones
+
+
+def _stacked(preferences: Sequence[Preference]) -> Array:
+    """The A of each, with rows of zeros where others have more; (P, k, m)."""
+    asked = np.zeros((len(preferences), max(len(p.A) for p in preferences), preferences[0].m))
+    for own, preference in zip(asked, preferences, strict=True):
+        own[: len(preference.A)] = preference.A.numpy()
+    return asked
 
 
 def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Array] | None:

@@ -10,7 +10,7 @@ import numpy as np
 from ferero.optimize.merit import Mask
 from ferero.optimize.proposal import Proposal
 from ferero.optimize.runs import Runs
-from ferero.optimize.scale import row_scale
+from ferero.optimize.scale import Seen, row_scale, still_counts
 from ferero.subprogram import Program, solve_exact
 from ferero.subprogram.program import EPSILON, Array
 
@@ -25,7 +25,7 @@ MOST_REJECTIONS = 30
 MOST_RESETS = 2
 HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
 
-IsOptimal = Callable[[int, Array, Array, Array], bool]  # (run, losses, jacobian, gradient sizes)
+IsOptimal = Callable[[int, Array, Array, Seen], bool]  # (run, losses, jacobian, what it has seen)
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def measure(runs: Runs, proposal: Proposal) -> Measures:
     all_parts = order_part
     if merit.price.any():
         all_parts = order_part + (np.abs(proposal.constraint_part) * (np.abs(merit.rows) @ sizes)[:, :, 0]).sum(axis=-1)
-    relative = runs.violation / row_scale(merit.rows, merit.offsets, runs.losses)
+    relative = runs.violation / row_scale(merit.rows, merit.offsets, still_counts(runs.losses, runs.first_losses))
     weighted = (np.abs(proposal.weights) * np.abs(runs.losses - merit.lower)).sum(axis=-1)
     expected = np.where(runs.metric.is_scaled, proposal.expected, 0.0)
     moved = np.sqrt((runs.points * runs.points).sum(axis=-1))
@@ -85,11 +85,11 @@ def judge(
     wanting = _wants_a_higher_price(runs, proposal, measures, tol)
     if not (arrived | measures.exhausted | spent | wanting).any():
         return done
-    unmet, sizes = measures.feasibility > tol, runs.sizes()
+    unmet = measures.feasibility > tol
     for i in np.flatnonzero(arrived | measures.exhausted | spent | wanting):
         is_candidate = arrived[i] or measures.exhausted[i] or spent[i]
         may_pay_more = unmet[i] and runs.merit.price[i] < HIGHEST_PRICE
-        if is_candidate and is_optimal(int(runs.ids[i]), runs.losses[i], runs.jacobian[i], sizes[i]):
+        if is_candidate and is_optimal(int(runs.ids[i]), runs.losses[i], runs.jacobian[i], runs.seen(int(i))):
             done[int(i)] = "converged"
         elif unmet[i] and (measures.exhausted[i] or wanting[i]) and _is_violation_stuck(runs, int(i), tol):
             done[int(i)] = "unattainable"
@@ -141,7 +141,8 @@ def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
 
     Without this every point with ``f.c == 0.7`` would be optimal while c is among the objectives: c cannot fall, so
     not all of them can. What cannot be improved is taken out of the order, and the rest is minimised. A row that
-    rests on an inequality could rise again for the others' sake, so it is asked not to.
+    rests on an inequality could rise again for the others' sake, so it is asked not to, beyond what the inequality
+    still wants of it.
     """
     if not runs.merit.price.any():
         return False
@@ -158,7 +159,9 @@ def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
             axis=-1
         )
         held &= drop[:, None]
-        runs.merit.hold(held & (by_inequality > HELD * size)[:, None], runs.losses)
+        owed = (inequalities * np.maximum(runs.constraint_values[:, : inequalities.shape[1]], 0.0)).sum(axis=-1)
+        room = owed[:, None] / np.where(held, proposal.order_part, np.inf)
+        runs.merit.hold(held & (by_inequality > HELD * size)[:, None], runs.losses, room)
         runs.merit.drop(held)
     return bool(drop.any())
 
@@ -167,7 +170,7 @@ def _is_violation_stuck(runs: Runs, i: int, tol: float) -> bool:
     """Whether the shortest subgradient of the violation vanishes: no first-order step reduces it."""
     merit = runs.merit
     rows, J, values = merit.rows[i], runs.jacobian[i], runs.constraint_values[i]
-    scale = row_scale(rows, merit.offsets[i], runs.losses[i])
+    scale = row_scale(rows, merit.offsets[i], still_counts(runs.losses[i], runs.first_losses[i]))
     is_equality = np.arange(len(rows)) >= len(rows) - merit.equalities
     violated = np.where(is_equality, np.abs(values), values) > tol * scale
     active = ~violated & (is_equality | (values > -tol * scale))
