@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 from tests.optimize.exponential import CENTRE, exponential, quadratics
+from torch import Tensor
 
 from ferero.optimize import certify, minimize
 from ferero.preference import Preference, objectives
@@ -99,3 +102,38 @@ def test_two_held_objectives_leave_the_third_to_be_minimised() -> None:
         found = minimize(quadratics, x0, p)
         assert found.success
         assert float(found.losses[1]) == pytest.approx(float(minimize(quadratics, -x0, p).losses[1]), abs=1e-4)
+
+
+def _difference(common: float) -> Callable[[Tensor], Tensor]:
+    """a - b = |x - 3|^2, with a common part of any size."""
+
+    def fun(x: Tensor) -> Tensor:
+        shared = common * (x.sum() + 10).square()
+        return torch.stack([shared + (x - 3).square().sum(), shared])
+
+    return fun
+
+
+@pytest.mark.parametrize("common", [0.0, 1.0, 1e4, 1e6])
+def test_a_difference_is_measured_by_itself_whatever_its_losses_have_in_common(common: float) -> None:
+    f = objectives("a", "b")
+    wanted = Preference(f, minimize=f.a - f.b)
+    start = torch.tensor([0.3, 0.4], dtype=torch.float64)
+    assert certify(_difference(common), start, wanted).stationarity > 0.1
+    found = minimize(_difference(common), start, wanted)
+    assert found.status == "converged"
+    assert torch.allclose(found.x, torch.tensor(3.0).double(), atol=1e-4)
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9, 1e12])
+def test_what_is_minimised_is_not_measured_by_a_loss_that_only_has_a_bound(unit: float) -> None:
+    f = objectives("error", "bytes")
+
+    def fun(x: Tensor) -> Tensor:
+        rosenbrock = (1 - x[0]) ** 2 + 100 * (x[1] - x[0] ** 2) ** 2
+        return torch.stack([rosenbrock + 1, unit * (100 + x.square().sum())])
+
+    wanted, start = Preference(f, [f.bytes <= 1e6 * unit], minimize=f.error), torch.tensor([3.0, -2.0]).double()
+    assert certify(fun, start, wanted).stationarity > 0.1
+    assert minimize(fun, start, wanted, max_iter=8).status == "max_iter"
+    assert float(minimize(fun, start, wanted).losses[0]) == pytest.approx(1.0, abs=1e-6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -121,3 +123,90 @@ def test_a_line_through_two_points_does_not_depend_on_their_order(scale: float) 
     assert up.status == down.status == "converged"
     assert up.evaluations == down.evaluations
     torch.testing.assert_close(up.losses / units, down.losses / units, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_bound_from_below_just_above_the_start_is_reached(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    ends = []
+    for _ in range(30):
+        start, up = torch.randn(3, dtype=torch.float64, generator=generator), torch.rand(1, generator=generator).item()
+        bound = float(two(start)[0]) * (1 + 0.3 * up)
+        ends.append(minimize(two, start, Preference(F, [bound <= F.f1])).status)
+    assert "unattainable" not in ends
+    assert ends.count("converged") >= 28
+
+
+def test_where_all_losses_can_vanish_a_ray_is_met_in_the_end() -> None:
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(10):
+        A, B = torch.randn(2, 3, 8, dtype=torch.float64, generator=generator)
+
+        def fun(x: Tensor, A: Tensor = A, B: Tensor = B) -> Tensor:
+            return torch.stack([(A @ (x - 1)).square().sum(), (B @ (x - 1)).square().sum()])
+
+        start = torch.randn(8, dtype=torch.float64, generator=generator)
+        for wanted in (Preference.ray([1.0, 2.0]), Preference(F, [F.f1 == 2 * F.f2])):
+            found = minimize(fun, start, wanted)
+            assert found.status == "converged"
+            assert found.losses.max() < 1e-8 * fun(start).max()
+            assert certify(fun, found.x, wanted, x0=start).worst <= 1e-6
+
+
+def test_what_has_no_lower_bound_has_no_optimum() -> None:
+    found = minimize(two, X, Preference(F, minimize=F.f1 - F.f2))
+    assert found.status in {"stalled", "max_iter"}
+    assert "may have no lower bound" in found.message
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = minimize(lambda x: torch.stack([-x[0].exp(), x[1] ** 2]), X, Preference(F, minimize=F.f1))
+    assert found.status == "non_finite"
+    assert "may have no lower bound" in found.message
+    assert found.losses.isfinite().all()
+
+
+@pytest.mark.parametrize("offset", [0.5, 2.0, 3.0, 8.0])
+def test_losses_that_fall_below_zero_on_the_way(offset: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    ends = []
+    while len(ends) < 30:
+        start = 3 * torch.randn(3, dtype=torch.float64, generator=generator)
+        if (two(start) > offset).all():
+            ends.append(minimize(lambda x: two(x) - offset, start, Preference(F)).status)
+    assert ends.count("converged") >= 29
+
+
+def test_a_stop_below_the_bound_names_it() -> None:
+    def kinked(x: Tensor) -> Tensor:
+        return torch.stack([(x - 1).abs().sum() - 1, (x - 1).square().sum() + (x - 1).abs().sum()])
+
+    found = minimize(kinked, torch.tensor([4.0, -3.0]).double(), Preference(F))
+    assert found.status == "stalled"
+    assert "kinks" in found.message
+    assert ("pass lower=" in found.message) == bool(found.losses[0] < 0)
+    assert "pass lower=" not in minimize(kinked, torch.tensor([4.0, -3.0]).double(), Preference(F), lower=-1).message
+
+
+def test_what_is_maximised_is_not_said_to_be_held_up() -> None:
+    found = minimize(two, X, Preference(F, [F.f2 <= 1], minimize=-F.f1))
+    assert found.success
+    assert "hold f1 up" not in found.message
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("max_iter", "10"), ("max_iter", None), ("max_iter", 1.5), ("tol", "1e-3"), ("tol", 0.0)]
+)
+def test_options_of_the_wrong_kind(option: str, value: object) -> None:
+    with pytest.raises(InputError, match=f"{option}: expected a .*, found {value!r}"):
+        minimize(two, X, Preference(F), **{option: value})  # type: ignore[arg-type]
+
+
+def test_functions_of_another_kind_than_the_start() -> None:
+    with pytest.raises(InputError, match=r"fun\(x\): expected m numbers, found dict; return an array or a list"):
+        minimize(lambda x: {"f1": 1.0, "f2": 2.0}, X.numpy(), Preference(F))  # type: ignore[arg-type, return-value]
+    with pytest.raises(AttributeError) as told:
+        minimize(two, X.numpy(), Preference(F))
+    assert "fun was called with a numpy array, as x0 is" in told.value.__notes__[0]
+    with pytest.raises(RuntimeError) as told:
+        minimize(lambda x: np.array([x.numpy().sum()] * 2), X, Preference(F))
+    assert "pass x0 as one" in told.value.__notes__[0]

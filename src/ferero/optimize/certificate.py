@@ -141,7 +141,7 @@ def kkt_of(preference: Preference, losses: Array, jacobian: Array, seen: Seen) -
     linear = np.zeros(len(rows))
     linear[k_f : k_f + m_g] = np.minimum(values[:m_g], 0.0)
     is_free = not m_h and bool((values < -ACTIVE).all())
-    order = _order_sizes(np.linalg.norm(A @ jacobian, axis=1), seen.order[:k_f], is_free)
+    order = _order_sizes(A, jacobian, seen, is_free)
     scale = float(order.max()) or float(seen.gradients.max()) or 1.0
     unit = jacobian / scale
     sizes = np.concatenate([order, np.abs(rows[k_f:]) @ seen.gradients]) / scale
@@ -165,12 +165,18 @@ def kkt_of(preference: Preference, losses: Array, jacobian: Array, seen: Seen) -
     )
 
 
-def _order_sizes(norms: Array, largest: Array, is_free: bool) -> Array:
+def _order_sizes(A: Array, jacobian: Array, seen: Seen, is_free: bool) -> Array:
     """The size that the gradient of each row of the order counts as having, (k,).
 
-    As `gradient_scale`: one row that no constraint holds has nothing to cancel with.
+    A row that adds losses is measured by what it adds. One that subtracts is measured by itself, since what its losses
+    have in common may be of any size. One row alone that no constraint holds has nothing to cancel with, and is
+    measured against the largest seen.
     """
-    return np.maximum(norms, largest if is_free and len(norms) == 1 else SEEN_SHARE * largest)
+    largest = seen.order[: len(A)]
+    added = np.abs(A) @ seen.gradients
+    itself = np.maximum(np.linalg.norm(A @ jacobian, axis=1), SEEN_SHARE * largest)
+    sizes = np.where((A < 0).any(axis=1), itself, added)
+    return np.maximum(sizes, largest) if is_free and len(A) == 1 else sizes
 
 
 def _rows(preference: Preference) -> tuple[Array, Array, Array]:

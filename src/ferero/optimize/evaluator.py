@@ -85,6 +85,15 @@ def _starts(x0: Point, runs: int) -> tuple[Point, Array]:
     return x0, np.repeat(numbers.reshape(1, -1), runs, axis=0)
 
 
+def _called(fun: Function, point: Point, kind: str, other: str) -> Point:
+    """``fun(point)``; what it raises says which kind of point it was given."""
+    try:
+        return fun(point)
+    except (AttributeError, TypeError, RuntimeError) as error:
+        error.add_note(f"fun was called with {kind}, as x0 is; if it works on {other}, pass x0 as one.")
+        raise
+
+
 def _check_losses(losses: Point, kind: type) -> None:
     if not issubclass(type(losses), kind):
         raise InputError(
@@ -117,7 +126,8 @@ class _TorchEvaluator:
     def losses(self, points: Array) -> Array:
         self._point = self.restore(points[0])
         with torch.enable_grad():
-            self._values = self._fun(self._point.requires_grad_() if self._jac is None else self._point)
+            point = self._point.requires_grad_() if self._jac is None else self._point
+            self._values = _called(self._fun, point, "a tensor", "a numpy array")
         _check_losses(self._values, Tensor)
         self.m = len(self._values)
         return np.asarray(self._values.detach().cpu().double().numpy()[None])
@@ -202,7 +212,14 @@ class _NumpyEvaluator:
 
     def losses(self, points: Array) -> Array:
         self._point = points[0]
-        values = np.asarray(self._fun(self.restore(self._point)), dtype=np.float64)
+        found = _called(self._fun, self.restore(self._point), "a numpy array", "a tensor")
+        try:
+            values = np.asarray(found, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"fun(x): expected m numbers, found {type(found).__name__}; return an array or a list of them, in the "
+                "order of the names."
+            ) from error
         _check_losses(values, np.ndarray)
         self.m = len(values)
         return values[None]

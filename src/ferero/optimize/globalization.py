@@ -19,6 +19,7 @@ from ferero.optimize.evaluator import Evaluator
 from ferero.optimize.merit import Mask, Merit
 from ferero.optimize.proposal import Proposal, propose
 from ferero.optimize.runs import Outcome, Round, Runs
+from ferero.optimize.step_rule import DIVERGED
 from ferero.optimize.verdict import IsOptimal, Measures, drop_held_rows, judge, measure, raise_prices, start_afresh
 from ferero.subprogram.program import Array
 
@@ -160,12 +161,13 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
 def _move(
     evaluator: Evaluator, runs: Runs, proposal: Proposal, trial: Array, losses: Array, accepted: Mask
 ) -> dict[int, str]:
-    """Take the accepted steps; runs whose new gradients are not finite stay where they are and end."""
+    """Take the accepted steps; runs whose losses or gradients are beyond all measure there stay and end."""
     moved = np.flatnonzero(accepted)
     jacobian = runs.jacobian.copy()
     jacobian[moved] = evaluator.jacobians(moved)
     runs.evaluations[moved] += evaluator.gradient_cost
-    finite: Mask = np.asarray(np.isfinite(jacobian).all(axis=(1, 2)))
+    finite: Mask = np.asarray((np.abs(jacobian) < DIVERGED).all(axis=(1, 2)))
+    finite &= ~accepted | (np.abs(losses) < DIVERGED).all(axis=-1)
     if not finite.all():
         jacobian = np.where(finite[:, None, None], jacobian, runs.jacobian)
         accepted &= finite

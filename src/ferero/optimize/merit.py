@@ -51,8 +51,10 @@ class Merit:
     lower: Array
     asked: Array
     _divisors: Array = field(init=False)
+    _spans: Array = field(init=False)  # from the start to the bounds, (P, m)
 
     def __post_init__(self) -> None:
+        self._spans = np.maximum(self.origin - self.lower, 0.0)
         self._divisors = self._floored()
 
     def _floored(self) -> Array:
@@ -106,6 +108,7 @@ class Merit:
         falls = self.follows & (self.order_values(losses) <= 0).all(axis=-1)
         if falls.any():
             self.origin = np.where(falls[:, None], losses, self.origin)
+            self._lower_the_bounds(falls, losses)
             values = (self.order @ (losses - self.lower)[:, :, None])[:, :, 0]
             values = np.maximum(values, self._floor() * values.max(axis=-1, keepdims=True)) * (self.order != 0).any(
                 axis=-1
@@ -114,6 +117,11 @@ class Merit:
             usable = falls & (values >= 0).all(axis=-1) & (values.sum(axis=-1) > 0)
             self.rates = np.where(usable[:, None], scaled, self.rates)
             self._divisors = self._floored()
+
+    def _lower_the_bounds(self, runs: Mask, losses: Array) -> None:
+        """A loss of the masked runs that has gone below its bound is taken to be able to fall as far again."""
+        sunk = runs[:, None] & (losses < self.lower)
+        self.lower = np.where(sunk, losses - self._spans, self.lower)
 
     def hold(self, rows: Mask, losses: Array, room: Array) -> None:
         """Ask that the masked rows of the order, (P, k_f), do not rise above where they are: new inequalities.
@@ -138,5 +146,6 @@ class Merit:
 
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""
-        for name in ("order", "origin", "rates", "rows", "offsets", "price", "follows", "lower", "asked", "_divisors"):
-            setattr(self, name, getattr(self, name)[runs])
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                setattr(self, name, value[runs])

@@ -49,8 +49,9 @@ def minimize(
 ) -> Result:
     """Find the point of the Pareto front that the preference asks for, or say what stands in the way.
 
-    ``step="auto"`` is Algorithm 1 with a trust radius and a quasi-Newton metric: it does not depend on the units of
-    any loss, nor on one common unit of the parameters, and never takes a step that makes its merit worse.
+    ``step="auto"`` is Algorithm 1 with a trust radius and a quasi-Newton metric: it never takes a step that makes its
+    merit worse, and does not depend on one common unit of the parameters, nor, for rays and ``minimize=``, on the units
+    of the losses (with bounds alone many points are right, and units of very different size choose among them).
     ``step=0.05`` is the paper's fixed step, ``x <- x - 0.05 gradF w``, with the method's own weights.
 
     Args:
@@ -63,7 +64,8 @@ def minimize(
         max_iter: the most steps taken.
         tol: on each part of the KKT certificate, all relative.
         jac: ``jac(theta) -> (m, n)``; without it, autograd or (numpy) central differences.
-        lower: lower bounds of the losses, (m,) or one number, where they can be negative; 0 by default.
+        lower: lower bounds of the losses, (m,) or one number, where they can be negative; 0 by default. A loss that
+            falls below it on the way is taken to be able to fall as far again.
         callback: called with a `Progress` after each step; StopIteration ends the run.
 
     Returns:
@@ -155,7 +157,7 @@ def _run(
     for i, outcome in enumerate(outcomes):
         arrived = outcome.status == "converged"
         kkt = certificates[i] if arrived else _kkt(preferences[i], outcome)
-        results.append(_result(evaluator, preferences[i], outcome, cones[i], kkt, histories[i], tol))
+        results.append(_result(evaluator, preferences[i], outcome, cones[i], kkt, histories[i], tol, bounds))
     return results
 
 
@@ -209,9 +211,10 @@ def _result(
     kkt: KKT,
     history: History,
     tol: float,
+    lower: Array,
 ) -> Result:
     status: Status = _PUBLIC.get(outcome.status, outcome.status)  # type: ignore[assignment]
-    message = message_for(status, preference, outcome.losses, kkt, tol)
+    message = message_for(status, preference, outcome.losses, kkt, tol, first=outcome.seen.losses, lower=lower)
     if outcome.status == "stopped":
         message = f"stopped by the callback at {kkt}."
     if outcome.status == "settled":
@@ -262,7 +265,7 @@ def _seen_by(method: Method[Any], preference: Preference, lower: Array) -> Prefe
     return moved
 
 
-def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: int, tol: float) -> None:
+def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: object, tol: object) -> None:
     if isinstance(method, type):
         raise InputError(f"method: expected an instance, found the class; write {method.__name__}().")
     if not hasattr(method, "update"):
@@ -278,9 +281,9 @@ def _check_options(method: Method[Any], preference: Preference, step: object, ma
             )
     elif not (isinstance(step, (int, float)) and np.isfinite(step) and step > 0):
         raise InputError(f'step: expected "auto" or a positive number, found {step!r}.')
-    if max_iter < 0 or max_iter != int(max_iter):
+    if not (isinstance(max_iter, (int, float, np.number)) and max_iter >= 0 and max_iter == int(max_iter)):
         raise InputError(f"max_iter: expected a non-negative integer, found {max_iter!r}.")
-    if not tol > 0:
+    if not (isinstance(tol, (int, float, np.number)) and tol > 0):
         raise InputError(f"tol: expected a positive number, found {tol!r}.")
 
 

@@ -16,6 +16,8 @@ from ferero.subprogram.program import Array
 
 __all__ = ["History", "Progress", "Result", "Status", "message_for"]
 
+_RUNAWAY = 1e9  # times the losses at the start: a search that went there is not looking for a minimum
+
 Status = Literal["converged", "max_iter", "unattainable", "stalled", "non_finite"]
 
 
@@ -108,8 +110,20 @@ class Result:
         )
 
 
-def message_for(status: Status, preference: Preference, losses: Array, kkt: KKT, tol: float) -> str:
-    """The sentence for how a run ended, with what to do about it."""
+def message_for(
+    status: Status, preference: Preference, losses: Array, kkt: KKT, tol: float, *, first: Array, lower: Array
+) -> str:
+    """The sentence for how a run ended, with what to do about it.
+
+    Args:
+        status: how.
+        preference: what was asked for.
+        losses: at the end, (m,).
+        kkt: the certificate there.
+        tol: to which it was to hold.
+        first: the losses at the start, (m,).
+        lower: what the losses were said not to go below, (m,).
+    """
     if status == "converged":
         return "the first-order conditions hold to the tolerance." + _beyond_the_line(preference, kkt)
     binding = _binding(preference, losses, tol) if np.isfinite(losses).all() else ""
@@ -120,20 +134,43 @@ def message_for(status: Status, preference: Preference, losses: Array, kkt: KKT,
         )
     if status == "max_iter":
         unmet = f" Not met yet: {binding}." if binding else ""
-        return f"max_iter was reached at {kkt}.{unmet} Raise max_iter or tol, or continue from r.x."
+        grown = _without_end(losses, first)
+        return f"max_iter was reached at {kkt}.{unmet}{grown} Raise max_iter or tol, or continue from r.x."
     if status == "stalled":
         unmet = f" Not met: {binding}." if binding else ""
         return (
-            f"steps are too small for the losses to show a change, at {kkt}.{unmet} If that is not good enough, check "
-            "jac or rounding in fun (float32 resolves stationarity to about 1e-3), or loosen tol."
+            f"steps are too small for the losses to show a change, at {kkt}.{unmet}{_without_end(losses, first)}"
+            f"{_below(preference, losses, lower)} If that is not good enough, check jac, rounding in fun (float32 "
+            "resolves stationarity to about 1e-3) or kinks in it (abs, max), or loosen tol."
         )
     if not np.isfinite(losses).all():
         found = ", ".join(f"{name} = {value:.4g}" for name, value in zip(preference.names, losses, strict=True))
         return f"fun(x0) is not finite ({found}). Start where every loss is a number."
     return (
         "a loss or a gradient became NaN, infinite or larger than any number worth following; the last finite point is "
-        "returned. Check fun there; with a fixed step, make step (and gamma of the method) smaller."
+        f"returned.{_without_end(losses, first)} Check fun there; with a fixed step, make step (and gamma of the "
+        "method) smaller."
     )
+
+
+def _without_end(losses: Array, first: Array) -> str:
+    """A guess where losses have run away."""
+    largest = float(np.abs(losses).max())
+    if not largest > _RUNAWAY * float(np.abs(first).max()) > 0:
+        return ""
+    return f" The losses have grown to {largest:.1e}: what is minimised may have no lower bound."
+
+
+def _below(preference: Preference, losses: Array, lower: Array) -> str:
+    """What to do about losses that are lower than they were said to get."""
+    names = [name for name, is_below in zip(preference.names, losses < lower, strict=True) if is_below]
+    if not names:
+        return ""
+    return f" The search takes losses to stay above {_words(lower)}, and {', '.join(names)} did not: pass lower=."
+
+
+def _words(lower: Array) -> str:
+    return f"{lower[0]:g}" if (lower == lower[0]).all() else "lower"
 
 
 def _binding(preference: Preference, losses: Array, tol: float) -> str:
@@ -154,7 +191,8 @@ def _binding(preference: Preference, losses: Array, tol: float) -> str:
 def _beyond_the_line(preference: Preference, kkt: KKT) -> str:
     """A note where a point meets its constraints but all losses could fall by leaving them."""
     size = float(np.abs(kkt.weights).max(initial=0.0))
-    rises = [name for name, w in zip(preference.names, kkt.weights, strict=True) if w < -1e-6 * size]
+    is_up = (kkt.weights < -1e-6 * size) & (preference.A.numpy() >= 0).all(axis=0)
+    rises = [name for name, rises in zip(preference.names, is_up.tolist(), strict=True) if rises]
     if not rises or not len(preference.labels_g) + len(preference.labels_h):
         return ""
     return f" The constraints hold {', '.join(rises)} up: without them every loss could fall further."

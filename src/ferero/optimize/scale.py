@@ -11,7 +11,7 @@ from ferero.subprogram.program import Array
 __all__ = ["Seen", "gradient_scale", "row_scale", "still_counts"]
 
 SEEN_SHARE = 1e-5  # of the largest gradient seen on the way that still counts
-LOSS_SHARE = 1e-10  # of the losses at the start that still counts
+LOSS_SHARE = 1e-8  # of the losses at the start that still counts
 
 
 @dataclass(frozen=True)
