@@ -210,3 +210,17 @@ def test_functions_of_another_kind_than_the_start() -> None:
     with pytest.raises(RuntimeError) as told:
         minimize(lambda x: np.array([x.numpy().sum()] * 2), X, Preference(F))
     assert "pass x0 as one" in told.value.__notes__[0]
+
+
+def test_a_weak_optimum_is_said_to_be_one() -> None:
+    constant = minimize(lambda x: torch.stack([(x - 1).square().sum(), 0 * x.sum() + 1]), X, Preference(F))
+    assert constant.success
+    assert "Nothing weighs on f1 here" in constant.message
+    apart = minimize(lambda x: torch.stack([(x[0] - 1) ** 2 + 1, (x[1] + 2) ** 2 + 9]), X, Preference(F))
+    assert float(apart.losses[0]) > 1.1
+    assert float(apart.losses[1]) == pytest.approx(9.0)
+    assert "Nothing weighs on f1 here" in apart.message
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        start = 3 * torch.randn(3, dtype=torch.float64, generator=generator)
+        assert "weighs" not in minimize(two, start, Preference(F)).message

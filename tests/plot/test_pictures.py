@@ -274,7 +274,19 @@ class TestRegion:
 
     def test_nothing_wanted_and_nothing_in_view(self):
         assert plot_region(Preference.pareto(2)).get_legend() is None
-        assert not plot_region(Preference(f, [f.time >= 2])).patches
+        small = plt.figure().add_subplot()
+        assert not plot_region(Preference(f, [f.time >= 2]), small).patches
+
+    def test_the_figure_is_as_large_as_the_constraints_are(self):
+        ax = plot_region(Preference(f, [f.time >= 5]))
+        assert ax.get_xlim() == (0, 7.5)
+        assert ax.get_ylim() == (0, 1)
+        assert ax.patches[0].get_path().contains_point((6, 0.5))
+        ax = plot_region(Preference(f, [f.time == 1, f.cost == 2]))
+        assert ax.get_ylim() == (0, 3)
+        ax = plot_region(Preference(f, [f.time + 4 * f.cost <= 8, f.time - f.cost <= 1]))
+        assert ax.get_xlim() == (0, 12)
+        assert ax.get_ylim() == (0, 3)
 
     def test_a_second_drawing_joins_the_legend(self):
         ax = plot_region(Preference(f, [f.time <= 0.5]))

@@ -214,7 +214,7 @@ def _result(
     lower: Array,
 ) -> Result:
     status: Status = _PUBLIC.get(outcome.status, outcome.status)  # type: ignore[assignment]
-    message = message_for(status, preference, outcome.losses, kkt, tol, first=outcome.seen.losses, lower=lower)
+    message = message_for(status, preference, outcome.losses, kkt, tol, seen=outcome.seen, lower=lower)
     if outcome.status == "stopped":
         message = f"stopped by the callback at {kkt}."
     if outcome.status == "settled":

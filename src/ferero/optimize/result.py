@@ -10,12 +10,13 @@ import numpy as np
 from ferero.geometry import Cone
 from ferero.optimize.certificate import KKT
 from ferero.optimize.evaluator import Point
-from ferero.optimize.scale import row_scale
+from ferero.optimize.scale import Seen, row_scale
 from ferero.preference import Preference
 from ferero.subprogram.program import Array
 
 __all__ = ["History", "Progress", "Result", "Status", "message_for"]
 
+_NO_WEIGHT = 1e-6  # of the largest weight
 _RUNAWAY = 1e9  # times the losses at the start: a search that went there is not looking for a minimum
 
 Status = Literal["converged", "max_iter", "unattainable", "stalled", "non_finite"]
@@ -111,7 +112,7 @@ class Result:
 
 
 def message_for(
-    status: Status, preference: Preference, losses: Array, kkt: KKT, tol: float, *, first: Array, lower: Array
+    status: Status, preference: Preference, losses: Array, kkt: KKT, tol: float, *, seen: Seen, lower: Array
 ) -> str:
     """The sentence for how a run ended, with what to do about it.
 
@@ -121,11 +122,13 @@ def message_for(
         losses: at the end, (m,).
         kkt: the certificate there.
         tol: to which it was to hold.
-        first: the losses at the start, (m,).
+        seen: the losses at the start, and gradients.
         lower: what the losses were said not to go below, (m,).
     """
+    first = seen.losses
     if status == "converged":
-        return "the first-order conditions hold to the tolerance." + _beyond_the_line(preference, kkt)
+        remarks = _beyond_the_line(preference, kkt) + _weakly(preference, kkt, seen.gradients)
+        return f"the first-order conditions hold to the tolerance.{remarks}"
     binding = _binding(preference, losses, tol) if np.isfinite(losses).all() else ""
     if status == "unattainable":
         return (
@@ -140,8 +143,9 @@ def message_for(
         unmet = f" Not met: {binding}." if binding else ""
         return (
             f"steps are too small for the losses to show a change, at {kkt}.{unmet}{_without_end(losses, first)}"
-            f"{_below(preference, losses, lower)} If that is not good enough, check jac, rounding in fun (float32 "
-            "resolves stationarity to about 1e-3) or kinks in it (abs, max), or loosen tol."
+            f"{_below(preference, losses, lower)}{_weakly(preference, kkt, seen.gradients)} If that is not good "
+            "enough, check jac, rounding in fun (float32 resolves stationarity to about 1e-3) or kinks in it (abs, "
+            "max), or loosen tol."
         )
     if not np.isfinite(losses).all():
         found = ", ".join(f"{name} = {value:.4g}" for name, value in zip(preference.names, losses, strict=True))
@@ -150,6 +154,21 @@ def message_for(
         "a loss or a gradient became NaN, infinite or larger than any number worth following; the last finite point is "
         f"returned.{_without_end(losses, first)} Check fun there; with a fixed step, make step (and gamma of the "
         "method) smaller."
+    )
+
+
+def _weakly(preference: Preference, kkt: KKT, gradients: Array) -> str:
+    """A note where the others are optimal whatever becomes of a loss: to first order it may still fall."""
+    A = preference.A.numpy()
+    if preference.ray is not None or len(A) < 2 or (A < 0).any():
+        return ""
+    unweighted = (A.sum(axis=0) > 0) & (np.abs(kkt.weights) <= _NO_WEIGHT * np.abs(kkt.weights).max()) & (gradients > 0)
+    names = [name for name, is_free in zip(preference.names, unweighted.tolist(), strict=True) if is_free]
+    if not names:
+        return ""
+    return (
+        f" Nothing weighs on {', '.join(names)} here: less of it may be had at no cost to the others. To get it, start "
+        "elsewhere, or ask for it (a ray, minimize=)."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_region", "wanted_segment"]
 
+_BEYOND = 1.5  # how far a picture goes past the outermost corner of what it shows
+
 
 def plot_region(
     preference: Preference, ax: Axes | None = None, *, color: str | None = None, label: str | None = None
@@ -28,7 +31,8 @@ def plot_region(
 
     Args:
         preference: a single one over two losses.
-        ax: where to draw, its limits being what is seen; None makes a figure of the unit square.
+        ax: where to draw, its limits being what is seen; None makes a figure of the unit square, or of as much more as
+            shows where the constraints meet the axes and each other.
         color: of area and line; None is the palette's green.
         label: for the legend; the constraints in words if None, nothing if empty.
 
@@ -43,7 +47,7 @@ def plot_region(
     if preference.members:
         raise InputError("preference: expected a single one, found a stack; draw its members one by one.")
     with drawing(ax):
-        axes = new_plane(preference.names) if ax is None else ax
+        axes = _plane_for(preference) if ax is None else ax
         _draw(axes, preference, color or page_of(axes).series[2], label)
         finish(axes)
     return axes
@@ -70,6 +74,21 @@ def wanted_segment(preference: Preference, view: Array) -> Array | None:
     longest = int(np.abs(equalities).max(axis=1).argmax())
     point, direction = line_of(equalities[longest], float(preference.b_h[longest]))
     return clip_line(view, point, direction, rows, offsets)
+
+
+def _plane_for(preference: Preference) -> Axes:
+    rows = np.concatenate([preference.B_g.numpy(), preference.B_h.numpy(), np.eye(2)])
+    offsets = np.concatenate([preference.b_g.numpy(), preference.b_h.numpy(), np.zeros(2)])
+    corners = [np.zeros(2)]
+    for i, j in combinations(range(len(rows)), 2):
+        pair = rows[[i, j]]
+        if np.linalg.matrix_rank(pair) == 2:
+            corners.append(np.linalg.solve(pair, -offsets[[i, j]]))
+    farthest = np.max(corners, axis=0)
+    right, top = np.where(farthest > 1, _BEYOND * farthest, 1.0)
+    ax = new_plane(preference.names)
+    ax.set(xlim=(0, right), ylim=(0, top))
+    return ax
 
 
 def _draw(ax: Axes, preference: Preference, color: str, label: str | None) -> None:
