@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["plot_region", "wanted_segment"]
 
 _BEYOND = 1.5  # how far a picture goes past the outermost corner of what it shows
+_ROUNDING = 1e-9
 
 
 def plot_region(
@@ -32,7 +33,7 @@ def plot_region(
     Args:
         preference: a single one over two losses.
         ax: where to draw, its limits being what is seen; None makes a figure of the unit square, or of as much more as
-            shows where the constraints meet the axes and each other.
+            shows the corners of what is wanted.
         color: of area and line; None is the palette's green.
         label: for the legend; the constraints in words if None, nothing if empty.
 
@@ -83,7 +84,9 @@ def _plane_for(preference: Preference) -> Axes:
     for i, j in combinations(range(len(rows)), 2):
         pair = rows[[i, j]]
         if np.linalg.matrix_rank(pair) == 2:
-            corners.append(np.linalg.solve(pair, -offsets[[i, j]]))
+            corner = np.linalg.solve(pair, -offsets[[i, j]])
+            if bool(preference.is_satisfied(corner, atol=_ROUNDING * float(np.abs(corner).max()))):
+                corners.append(corner)
     farthest = np.max(corners, axis=0)
     right, top = np.where(farthest > 1, _BEYOND * farthest, 1.0)
     ax = new_plane(preference.names)
