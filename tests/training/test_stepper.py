@@ -605,6 +605,15 @@ def test_the_names_of_what_is_not_finite():
         stepper.step(batch(0))
 
 
+@pytest.mark.parametrize(("bound", "is_named"), [(None, True), (10.0, False)])
+def test_multipliers_without_a_bound_are_named(bound, is_named):
+    bad = lambda m, x: losses_of(m, x) / torch.tensor([1.0, 0.0, 1.0])
+    stepper = make(loss_fn=bad, method=ferero.FereroSA(bound=bound))
+    with pytest.raises(NonFiniteError) as told:
+        stepper.step(batch(0))
+    assert ("FereroSA(bound=10.0) stops that" in str(told.value)) == is_named
+
+
 def test_a_bad_batch_is_left_out_of_its_cycle():
     runs = [make(accumulate=2, on_nonfinite="skip") for _ in range(2)]
     for t in range(4):

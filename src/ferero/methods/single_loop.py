@@ -71,7 +71,8 @@ class FereroSA:
         c_g: The pull of the inequalities' values.
         c_h: The same for equalities.
         domain: "adaptive" (Omega: lam_f.(A F) = sum(A F), needs A F >= 0) or "simplex" (sum(lam_f) = 1).
-        bound: Largest size of a constraint's multiplier; None for no bound.
+        bound: Largest size of a constraint's multiplier; None for no bound, as in the paper, with which a constraint
+            that cannot be met drives the model off in the end.
 
     Example:
         >>> method, preference = FereroSA(gamma=0.5, domain="simplex"), Preference.pareto(2)

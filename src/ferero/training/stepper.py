@@ -402,10 +402,17 @@ class Stepper:
         if self.on_nonfinite == "raise" and not is_usual:
             raise NonFiniteError(
                 f"step: not finite: {what}; nothing was updated. Lower the learning rate, look for the batch, or pass "
-                'on_nonfinite="skip".'
+                f'on_nonfinite="skip".{self._unbounded()}'
             )
         self._memory.skip()
         return self._told(means, self._cycle.proposal, skipped=True)
+
+    def _unbounded(self) -> str:
+        """What else may be the matter where multipliers grow without end."""
+        if getattr(self.method, "bound", 0.0) is not None or not self.preference.m_g + self.preference.m_h:
+            return ""
+        name = type(self.method).__name__
+        return f" If a constraint cannot be met, its multiplier grows without end: {name}(bound=10.0) stops that."
 
     def _abandon(self) -> None:
         """Everything as it was before the cycle."""
