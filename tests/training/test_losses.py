@@ -32,6 +32,14 @@ def test_a_tensor_a_list_and_names_are_the_same():
     assert read(tensor).values is tensor  # nothing is done where nothing is to do
 
 
+def test_one_loss_may_come_as_it_is():
+    loss = torch.tensor(2.0, requires_grad=True)
+    reading = read_losses(loss, None, ["error"], torch.device("cpu"))
+    assert reading.values.tolist() == [2.0]
+    assert reading.values.requires_grad
+    assert read_losses(loss, 8, ["error"], torch.device("cpu")).counts.tolist() == [8.0]
+
+
 @pytest.mark.parametrize(
     ("losses", "counts"),
     [

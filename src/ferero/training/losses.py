@@ -83,7 +83,8 @@ def check_attached(losses: Losses, names: Sequence[str], counts: Counts = None) 
     if found:
         raise InputError(
             f"losses: {found[0]!r} is not attached to the graph, so no gradient can reach the model; pass the loss "
-            "itself, not its .item() or .detach(), with gradients enabled and something to train behind it. For a "
+            "itself, not its .item() or .detach(), with gradients enabled and something to train behind it. For one "
+            "that is missing in this batch pass None, and not 0. For a "
             f"metric without a gradient pass a differentiable surrogate here, and to a Steer its measured value by "
             f"steer.observe({found[0]}=...)."
         )
@@ -100,7 +101,9 @@ def _by_position(values: Any, names: Sequence[str], what: str) -> list[Number | 
                 )
         return [values.get(name) for name in names]
     if isinstance(values, Tensor):
-        if values.ndim == 0 and len(names) > 1:
+        if values.ndim == 0 and len(names) == 1:
+            return [values]
+        if values.ndim == 0:
             raise InputError(
                 f"{what}: expected one for each of {', '.join(names)}, found a single number; pass them together, "
                 f"{{{names[0]!r}: ..., {names[1]!r}: ...}}."
