@@ -363,13 +363,33 @@ def test_callbacks_see_progress_and_may_stop() -> None:
 def test_the_cone_that_was_used_is_told() -> None:
     f = objectives("f1", "f2")
     x0 = starts("hard", 1, 3)[0]
-    opened = minimize(exponential, x0, Preference(f, [f.f1 - f.f2 == 0.0]), max_iter=1).cone
+    opened = minimize(exponential, x0, Preference(f, [f.f1 - f.f2 == 0.0, f.f1 <= 0.9]), max_iter=1).cone
     assert opened.matrix.shape == (2, 2)
     assert not torch.equal(opened.matrix, torch.eye(2, dtype=torch.float64))
-    torch.testing.assert_close(
-        minimize(exponential, x0, Preference.ray([1.0, 1.0]), max_iter=1).cone.matrix,
-        torch.eye(2, dtype=torch.float64),
-    )
+    for line in (Preference.ray([1.0, 1.0]), Preference(f, [f.f1 - f.f2 == 0.0])):
+        used = minimize(exponential, x0, line, max_iter=1).cone.matrix
+        torch.testing.assert_close(used, torch.eye(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("m", [2, 3, 5])
+def test_equalities_that_describe_a_line_are_followed_as_one(m: int) -> None:
+    generator = torch.Generator().manual_seed(m)
+    names = objectives(*(f"f{i}" for i in range(m)))
+    for _ in range(12):
+        roots = torch.randn(m, 6, 6, dtype=torch.float64, generator=generator)
+        centres = torch.randn(m, 6, dtype=torch.float64, generator=generator)
+
+        def fun(x: torch.Tensor, roots: torch.Tensor = roots, centres: torch.Tensor = centres) -> torch.Tensor:
+            return (roots @ (x - centres)[:, :, None]).square().sum(dim=(1, 2))
+
+        best = fun(centres.mean(dim=0))
+        apart = [names[i] - names[0] == float(best[i] - best[0]) for i in range(1, m)]
+        start = 2 * torch.randn(6, dtype=torch.float64, generator=generator)
+        found = minimize(fun, start, Preference(names, apart))
+        assert found.status == "converged"
+        assert found.iterations < 60
+        assert float((found.losses - best - (found.losses - best)[0]).abs().max()) < 1e-4 * float(best.max())
+        assert (found.losses <= best * (1 + 1e-6)).all()
 
 
 def test_many_at_once_equals_one_by_one() -> None:

@@ -37,8 +37,9 @@ def choose_cone(preference: Preference, losses: Array) -> Cone:
     A line needs no opening: its merit is aligned with it, and a loss below the line may rise as it is. Rows that the
     equalities hold cannot be improved and are left out.
     """
-    if preference.ray is not None:
-        return preference.cone or _orthant(preference.m)
+    own = preference.cone or _orthant(preference.m)
+    if preference.ray is not None or _aligned(preference, own.matrix.numpy(), losses) is not None:
+        return own
     base = _without_held_rows(preference.cone or _orthant(preference.m), preference)
     if preference.cone is not None:
         return base
@@ -114,19 +115,32 @@ def _stacked(preferences: Sequence[Preference]) -> Array:
 def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Array] | None:
     """Z and a of a line whose vector is worse in every row, None for what is not one.
 
-    A line through two points runs both ways, so the order in which they were named does not matter.
+    A line through two points runs both ways, so the order in which they were named does not matter; so does one that
+    equalities describe, such as ``f.b - f.a == 0.5``.
     """
-    if preference.ray is None:
+    line = _line_of(preference)
+    if line is None:
         return None
-    rates = A @ preference.ray.numpy()
-    runs_both_ways = preference.through is not None and preference.m_g == 0
+    origin, direction = line
+    rates = A @ direction
+    runs_both_ways = preference.m_g == 0 and not (preference.ray is not None and preference.through is None)
     if runs_both_ways and (rates < 0).all():
         rates = -rates
     if not (rates > 0).all():
         return None
-    origin = np.zeros_like(losses) if preference.through is None else preference.through.numpy()
     size = float(np.abs(A @ (losses - origin) / rates).max())
     return origin, rates * (size or 1.0)
+
+
+def _line_of(preference: Preference) -> tuple[Array, Array] | None:
+    """A point and the direction of the line that a preference is, None for what is not one."""
+    m = preference.m
+    if preference.ray is not None:
+        return np.zeros(m) if preference.through is None else preference.through.numpy(), preference.ray.numpy()
+    B, b = preference.B_h.numpy(), preference.b_h.numpy()
+    if preference.m_g or np.linalg.matrix_rank(B) != m - 1:
+        return None
+    return np.linalg.lstsq(B, -b, rcond=None)[0], np.linalg.svd(B)[2][-1]
 
 
 def _proportional(A: Array, losses: Array, domain: Domain) -> tuple[Array, bool]:
