@@ -48,3 +48,10 @@ def test_the_worst_is_named():
 
 def test_without_constraints_the_report_speaks():
     assert judge([3.0, 4.0], "met", (), wish=ferero.Preference(f)) == ("met", "of the report")
+
+
+def test_the_tolerance_is_small_beside_the_bound():
+    gap = ferero.Preference(f, [f.a - f.b <= 0.05])
+    assert judge([5.11, 5.0], "met", (0.0,), wish=gap)[0] == "not_met"
+    assert judge([5.06, 5.0], "met", (0.02,), wish=gap)[0] == "met_within_noise"
+    assert judge([5.052, 5.0], "met", (0.0,), wish=gap)[0] == "met"

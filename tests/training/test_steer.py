@@ -329,6 +329,49 @@ def test_observing_changes_nothing_until_the_next_step():
     assert changed(steer, before) <= {"_extra_state"}  # what waits to be taken in
 
 
+@pytest.mark.parametrize("every", [1, 2])
+def test_what_is_remembered_moves_with_what_is_observed(every):
+    """As if all values had been off by as much from the start."""
+    preference = Preference(f, [f.a <= 0.5, f.b - f.a == 0.25])
+    observed, shifted = Steer(preference, every=every), Steer(preference, every=every)
+    rows, offset = losses_of(240), torch.tensor([0.4, 0.0], dtype=torch.float64)
+    for t, row in enumerate(rows):
+        if t == 200:
+            observed.observe(a=observed.losses[0] + 0.4)
+        observed(row.clone().requires_grad_())
+        shifted((row + offset).requires_grad_())
+        if t >= 202:
+            for one, other in zip(observed.report().constraints, shifted.report().constraints, strict=True):
+                assert one.status == other.status
+                for figure in ("value", "standard_error", "swing", "trend"):
+                    assert getattr(one, figure) == pytest.approx(getattr(other, figure), rel=1e-6, abs=1e-9), figure
+
+
+def test_the_verdict_on_a_metric_begins_with_its_first_measurement():
+    g = objectives("a", "b", measured=("a",))
+    steer = Steer(Preference(g, [g.a <= 4.0], minimize=g.b))
+    for row in losses_of(50):
+        steer(row.clone().requires_grad_())
+    steer.observe(a=50.0)
+    steer(leaf(1.0, 1.0))
+    (row,) = steer.report().constraints
+    assert row.value == pytest.approx(steer.correction_gain[0].item() + steer.correction_offset[0].item() - 4.0)
+    assert row.trend == 0  # nothing of the surrogate's own units is left
+    assert row.status == "not_met"
+
+
+def test_a_state_that_knows_no_arrivals_can_be_loaded():
+    """They were not saved by versions up to 0.1: all losses count as having come with the last step."""
+    steer, saved = Steer(WANTED), Steer(WANTED)
+    for row in losses_of(20):
+        saved(row.clone().requires_grad_())
+    state = saved.state_dict()
+    del state["record_arrived"]
+    steer.load_state_dict(state)
+    assert not changed(steer, snapshot(saved))
+    nn.ModuleDict({"steer": steer}).load_state_dict({f"steer.{name}": tensor for name, tensor in state.items()})
+
+
 # refusals ---------------------------------------------------------------------------------------------------
 
 

@@ -607,8 +607,9 @@ def test_the_names_of_what_is_not_finite():
 
 @pytest.mark.parametrize(("bound", "is_named"), [(None, True), (10.0, False)])
 def test_multipliers_without_a_bound_are_named(bound, is_named):
-    bad = lambda m, x: losses_of(m, x) / torch.tensor([1.0, 0.0, 1.0])
-    stepper = make(loss_fn=bad, method=ferero.FereroSA(bound=bound))
+    stepper = make(
+        loss_fn=lambda m, x: losses_of(m, x) / torch.tensor([1.0, 0.0, 1.0]), method=ferero.FereroSA(bound=bound)
+    )
     with pytest.raises(NonFiniteError) as told:
         stepper.step(batch(0))
     assert ("FereroSA(bound=10.0) stops that" in str(told.value)) == is_named

@@ -1,18 +1,25 @@
-"""What is remembered of losses and constraints for the report: means, spread, trend. Nothing here steers."""
+"""What is remembered of losses and constraints for the report: means, spread, trend. Nothing here steers.
+
+The figures of a row are running ones and forget by a share at every step, so that a far start would be seen in them for
+thousands of steps. Once a row has come to rest at another level they are therefore begun anew; see `advance_record`.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ferero.methods import windows
 from ferero.methods.rows import Rows
+from ferero.training.held_out import Correction
 
-__all__ = ["Record", "advance_record", "standard_error", "swing", "tracked"]
+__all__ = ["Record", "advance_record", "batch_noise", "complete", "shift_record", "standard_error", "swing", "tracked"]
 
 _LONG = 4 * windows.MEMORY
+_NEAR = 1 / 6  # of the way that a mean has come: half of what is left of it while the way goes on
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,7 +32,8 @@ class Record:
         errors: Their mean square prediction errors, (windows, m).
         latest: The last corrected value, (m,).
         size: Running size of the corrected value, (m,).
-        updates: How often each row was updated, (r,).
+        arrived: The step at which each loss arrived last, (m,); the largest is the number of steps.
+        updates: How often each row was updated since its figures were begun, (r,).
         last: The last value of each row, (r,).
         mean: Over about 100 updates, (r,).
         variance: About that mean, (r,).
@@ -39,6 +47,7 @@ class Record:
     errors: Tensor
     latest: Tensor
     size: Tensor
+    arrived: Tensor
     updates: Tensor
     last: Tensor
     mean: Tensor
@@ -55,9 +64,16 @@ class Record:
             return torch.zeros(batch + shape, dtype=torch.float64)
 
         return cls(
-            of(m), of(windows.COUNT, m), of(windows.COUNT, m), of(m), of(m), of(r), of(r), of(r), of(r), of(r), of(r),
-            of(),
+            of(m), of(windows.COUNT, m), of(windows.COUNT, m), of(m), of(m), of(m), of(r), of(r), of(r), of(r), of(r),
+            of(r), of(),
         )  # fmt: skip
+
+
+def complete(saved: dict[str, Any], prefix: str) -> None:
+    """Add to a saved record, in place, what earlier versions did not save: all losses arrived at the last step."""
+    seen = saved.get(f"{prefix}seen")
+    if seen is not None and f"{prefix}arrived" not in saved:
+        saved[f"{prefix}arrived"] = torch.where(seen > 0, seen.amax(dim=-1, keepdim=True), 0.0)
 
 
 def tracked(record: Record) -> Tensor:
@@ -66,26 +82,74 @@ def tracked(record: Record) -> Tensor:
 
 
 def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, present: Tensor | None) -> Record:
-    """Take in one step: training losses and corrected ones, (m,), of those present, (m,), bool; None for all."""
+    """Take in one step: training losses and corrected ones, (m,), of those present, (m,), bool; None for all.
+
+    A row begins anew, with its last two values, once it has come to rest at another level: its mean has moved, since
+    400 steps, by more than the values vary about it, so that what varies is a way and no noise and no swing; and the
+    last two values are near the mean. On a steady way, where the means lag by 100 and 400 steps, the values are a third
+    of the distance between the means ahead, twice what counts as near.
+    """
     here = torch.ones_like(losses) if present is None else present.to(losses.dtype)
     seen = old.seen + here
     levels, misses = windows.advance_levels(old.levels, losses, seen, here)
     errors = windows.advance_errors(old.errors, misses.square(), seen, here)
     latest = corrected if present is None else torch.where(present, corrected, old.latest)
     size = torch.lerp(old.size, latest.abs(), here / seen.clamp(min=1, max=windows.MEMORY))
+    arrived = torch.lerp(old.arrived, old.arrived.amax(dim=-1, keepdim=True) + 1, here)
 
-    touched = rows.real if present is None else (rows.names & present).any(dim=-1).to(losses.dtype)
+    touched = rows.real if present is None else _touched(rows, seen, present)
     updates = old.updates + touched
     values = rows.values(latest)
     rate = touched / updates.clamp(min=1, max=windows.MEMORY)
     away = values - old.mean
     mean = old.mean + rate * away
-    variance = torch.lerp(old.variance, away * (values - mean), rate)
-    covariance = torch.lerp(old.covariance, (old.last - mean) * (values - mean) * (updates > 1), rate)
+    now, before = values - mean, old.last - mean
+    variance = torch.lerp(old.variance, away * now, rate)
+    covariance = torch.lerp(old.covariance, before * now * (updates > 1), rate)
     long_mean = torch.lerp(old.long_mean, values, touched / updates.clamp(min=1, max=_LONG))
+    moved = (mean - long_mean).square()
+    is_over = (moved > variance) & (now.square() + before.square() < _NEAR**2 * moved) & (touched > 0)
+    middle, half = (values + old.last) / 2, (values - old.last) / 2
     return Record(
-        seen, levels, errors, latest, size, updates, values, mean, variance, covariance, long_mean, old.skipped
+        seen,
+        levels,
+        errors,
+        latest,
+        size,
+        arrived,
+        torch.where(is_over, 2.0, updates),
+        values,
+        torch.where(is_over, middle, mean),
+        torch.where(is_over, half.square(), variance),
+        torch.where(is_over, 0.0, covariance),
+        torch.where(is_over, middle, long_mean),
+        old.skipped,
     )
+
+
+def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, is_metric: Tensor) -> Record:
+    """Move what is remembered by what a measurement changes the corrected losses by; spread and trend stay.
+
+    Rows of a metric, (m,), bool, that was measured for the first time were in other units and begin with the next
+    value.
+    """
+    change = new.apply(tracked(record)) - old.apply(tracked(record))
+    is_new = is_metric & (old.observed == 0) & (new.observed > 0)
+    by = (rows.B @ change[..., None])[..., 0]
+    return replace(
+        record,
+        latest=record.latest + change,
+        updates=torch.where((rows.names & is_new[..., None, :]).any(dim=-1), 0.0, record.updates),
+        last=record.last + by,
+        mean=record.mean + by,
+        long_mean=record.long_mean + by,
+    )
+
+
+def _touched(rows: Rows, seen: Tensor, present: Tensor) -> Tensor:
+    """1 for rows (r,) with news, once all their losses have arrived, else 0."""
+    is_known = (~rows.names | (seen > 0)[..., None, :]).all(dim=-1)
+    return (is_known & (rows.names & present).any(dim=-1)).to(seen.dtype)
 
 
 def standard_error(record: Record) -> Tensor:
@@ -107,6 +171,11 @@ def swing(record: Record) -> Tensor:
     makes the values vary by how far the present is ahead of their mean.
     """
     return (record.covariance - _ahead(record).square()).clamp(min=0).sqrt()
+
+
+def batch_noise(record: Record) -> Tensor:
+    """One standard deviation of what successive values of each row do not share, (r,): the luck of the batches."""
+    return (record.variance - record.covariance).clamp(min=0).sqrt()
 
 
 def _ahead(record: Record) -> Tensor:

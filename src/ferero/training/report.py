@@ -9,10 +9,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ferero.methods import windows
 from ferero.methods.base import Diagnosing, Diagnosis, Method
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
-from ferero.training.record import Record, standard_error, swing
+from ferero.training.record import Record, batch_noise, standard_error, swing
 
 __all__ = ["ConstraintReport", "Report", "Status", "diagnosis_of", "judge_losses", "make_report", "metrics_of"]
 
@@ -22,7 +23,8 @@ _TOLERANCE = 0.01  # violation relative to the size of the constraint's own term
 _EXCUSED = 0.05  # the most that noise excuses, likewise
 _NOTABLE = 0.02  # a swing that is worth a word, likewise
 _ROOM = 0.1  # what is left under a bound that is worth a word, likewise
-
+_LARGEST = 5.0  # times abs(b): the most that this size counts as, where b is not 0
+_RARE = 10.0  # usual intervals that a loss may stay away for, and at least a memory
 _ALIKE = 0.9  # share of a variance that is motion from which it is no noise
 _LARGE = 0.05  # of the largest loss: swings that matter
 _ENOUGH = 50  # values before swings are believed
@@ -35,7 +37,8 @@ ADVICE: dict[Status, str] = {
     "Where the std. error is as large as what it is off by, the batches are too noisy to tell: take larger ones.",
     "saturated": "Its multiplier is at the bound and the constraint is still violated. Ask for less: this model may "
     "not be able to get there, or not beside the other wishes; or allow a larger multiplier, "
-    "Steer(preference, FereroPI(bound=30)).",
+    "Steer(preference, FereroPI(bound=30)); or, if another loss begins so near its optimum that its size is tiny, "
+    "train on this one alone for a few steps first.",
     "oscillating": "It swings to and fro. Lower the learning rate or the momentum, or the method's own gain: FereroPI, "
     "which has lowered its integral gain already, by integral_time=, FereroSA by gamma=.",
 }
@@ -79,7 +82,7 @@ class Report:
         advice: What to do about it.
         constraints: One for each row, inequalities first.
         losses: Today's losses by name, denoised and corrected by what was observed.
-        steps: Steps taken so far.
+        steps: Steps taken so far, whichever losses they brought.
         skipped: Batches left out because they were not finite.
     """
 
@@ -121,8 +124,8 @@ def make_report(
     """
     rows_now = rows_of(preference, record.mean.device, record.mean.dtype)
     values, spread = (record.mean + rows_now.B @ change).cpu(), standard_error(record).cpu()
-    today, swings = rows_now.values(losses.to(record.mean)).cpu(), swing(record).cpu()
-    sizes = _sizes(preference, record).cpu()
+    today, swings = rows_now.values(losses.to(record.mean).nan_to_num(nan=0.0)).cpu(), swing(record).cpu()
+    sizes, noise = _sizes(preference, losses.detach().cpu().to(values)), batch_noise(record).cpu()
     margins = torch.cat([preference.margins, torch.zeros(preference.m_h)]).to(values) * spread
     trend = (record.mean - record.long_mean).cpu()
     lam = multipliers[preference.A.shape[-2] :].cpu()
@@ -138,7 +141,7 @@ def make_report(
         value, error, margin, size = float(values[i]), float(spread[i]), float(margins[i]), float(sizes[i])
         is_inequality = i < preference.m_g
         away, now = (one + margin if is_inequality else abs(one) for one in (value, float(today[i])))
-        status = _judge(away, now, error, size, bool(saturated[i]), bool(swinging[i]))
+        status = _judge(away, now, error, float(noise[i]), size, bool(saturated[i]), bool(swinging[i]))
         advice = ADVICE[status] + _remark(preference, status, value if is_inequality else 0.0, float(swings[i]), size)
         missing = [waiting[n] for n, c in zip(preference.names, _row(preference, i), strict=True) if c and n in waiting]
         if missing:
@@ -150,12 +153,14 @@ def make_report(
     advice = "There is no constraint: the losses are minimised." if worst is None else _of(worst)
     if waiting and status in ("met", "met_within_noise"):
         status, advice = "not_met", " ".join(waiting.values())
+    elif status not in ("met", "met_within_noise"):
+        advice = " ".join([advice, *(f"Note: {note}." for note in preference.notes if note.startswith("no "))])
     return Report(
         status,
         advice,
         tuple(rows),
         dict(zip(preference.names, losses.tolist(), strict=True)),
-        int(record.seen.max()),
+        int(record.arrived.max()),
         int(record.skipped),
     )
 
@@ -171,9 +176,8 @@ def judge_losses(preference: Preference, losses: Tensor, report: Report) -> tupl
         losses: The measured losses.
         report: What training itself saw: how large the noise is, and where a constraint is not met, why.
     """
-    rows = torch.cat([preference.B_g, preference.B_h])
-    sizes = (rows.square() @ losses.square() + torch.cat([preference.b_g, preference.b_h]).square()).sqrt()
-    away = preference.violation(losses) - _TOLERANCE * torch.where(sizes > 0, sizes, 1.0)
+    sizes = _sizes(preference, losses)
+    away = preference.violation(losses) - _TOLERANCE * sizes
     if bool((away <= 0).all()):
         return "met", ADVICE["met"] if len(sizes) else report.advice
     noise = away.new_tensor([row.standard_error for row in report.constraints])
@@ -195,12 +199,15 @@ def metrics_of(
     """Flat figures for a logger.
 
     ``ferero/merit`` orders checkpoints: feasible ones by their objective o, as ``o / (1 + |o|)``, below 1; the others
-    above 1, by their largest violation relative to the size of the constraint's own terms.
+    above 1, by their largest violation relative to the size of the constraint's own terms. A violation is today's or
+    the mean's, whichever is larger: of many checkpoints the lowest would else be one whose batches had luck.
     """
     F = losses.detach().cpu()
     labels = _distinct((*preference.labels_g, *preference.labels_h))
     violation = preference.violation(F)
-    relative = violation / _sizes(preference, record).cpu()
+    mean, m_g = record.mean.cpu(), preference.m_g
+    of_mean = torch.cat([mean[:m_g].clamp(min=0), mean[m_g:].abs()])
+    relative = torch.maximum(violation, of_mean.to(violation)) / _sizes(preference, F)
     worst = float(relative.max()) if labels else 0.0
     k = preference.A.shape[-2]
     lam_f = multipliers[:k].detach().cpu()
@@ -217,11 +224,15 @@ def metrics_of(
 
 
 def _waiting(preference: Preference, record: Record, observed: Tensor) -> dict[str, str]:
-    """A sentence for every loss whose value is not known yet."""
+    """A sentence for every loss whose value is not known yet, or no longer."""
     sentences = {}
-    for name, seen, times in zip(preference.names, record.seen.tolist(), observed.tolist(), strict=True):
+    steps = float(record.arrived.max())
+    figures = (figure.tolist() for figure in (record.seen, record.arrived, observed))
+    for name, seen, arrived, times in zip(preference.names, *figures, strict=True):
         if seen == 0:
             sentences[name] = f"{name} has not arrived yet: is it in the losses?"
+        elif steps - arrived > max(windows.MEMORY, _RARE * arrived / seen):
+            sentences[name] = f"{name} has not arrived for {steps - arrived:.0f} steps: its value is that of then."
         elif name in preference.measured and times == 0:
             sentences[name] = f"{name} has not been measured yet: call steer.observe({name}=...)."
     return sentences
@@ -235,14 +246,20 @@ def _distinct(labels: tuple[str, ...]) -> list[str]:
     ]
 
 
-def _judge(away: float, now: float, error: float, size: float, is_saturated: bool, is_swinging: bool) -> Status:
-    """From how far the mean and the present value are off, and the size of the constraint's own terms."""
+def _judge(
+    away: float, now: float, error: float, noise: float, size: float, is_saturated: bool, is_swinging: bool
+) -> Status:
+    """From how far the mean and the present value are off, and the size of the constraint's own terms.
+
+    A mean that is right for sure says nothing of a value that has left it by more than the luck of two batches.
+    """
     if is_swinging:
         return "oscillating"
     tolerance = _TOLERANCE * size
-    if away + 2 * error <= tolerance:
+    excused = tolerance + _EXCUSED * size
+    if away + 2 * error <= tolerance and now <= excused + 2 * noise:
         return "met"
-    if away <= tolerance + 2 * error and now <= tolerance + _EXCUSED * size:
+    if away <= tolerance + 2 * error and now <= excused:
         return "met_within_noise"
     return "saturated" if is_saturated else "not_met"
 
@@ -268,11 +285,16 @@ def _swings(record: Record) -> Tensor:
     return is_motion & (variance.sqrt() > _LARGE * record.size.max()) & (record.updates >= _ENOUGH)
 
 
-def _sizes(preference: Preference, record: Record) -> Tensor:
-    """The size of each row's own terms, (r,)."""
-    rows = rows_of(preference, record.size.device, record.size.dtype)
-    squares = (rows.B.square() * record.size.square()).sum(dim=-1) + rows.b.square()
-    return torch.where(squares > 0, squares, 1.0).sqrt()
+def _sizes(preference: Preference, losses: Tensor) -> Tensor:
+    """The size of each row's own terms at these losses (m,), (r,): ``sqrt(sum (B_i F_i)^2 + b^2)``, 1 where it is 0.
+
+    Where b is not 0 it is at most 5 abs(b), so that a tolerance is small beside the bound even if that is the bound on
+    a small difference of large losses. A loss that is not known (NaN) adds nothing.
+    """
+    rows = rows_of(preference, losses.device, losses.dtype)
+    size = ((rows.B * losses.nan_to_num(nan=0.0)).square().sum(dim=-1) + rows.b.square()).sqrt()
+    size = torch.where(rows.b == 0, size, torch.minimum(size, _LARGEST * rows.b.abs()))
+    return torch.where(size > 0, size, 1.0)
 
 
 def _row(preference: Preference, index: int) -> list[float]:

@@ -24,7 +24,7 @@ from ferero.training.captured import Captured
 from ferero.training.held_out import Correction, correct
 from ferero.training.joint import Step, gather, ranks_of
 from ferero.training.losses import Counts, Losses, Reading, check_attached, read_losses
-from ferero.training.record import Record, advance_record, tracked
+from ferero.training.record import Record, advance_record, complete, shift_record, tracked
 from ferero.training.refusal import stop_zeroing, zero_gradients
 from ferero.training.report import Report, diagnosis_of, make_report, metrics_of
 from ferero.training.watch import Watch
@@ -223,7 +223,8 @@ class Steer(nn.Module):
 
     def metrics(self) -> dict[str, float]:
         """Figures for a logger; ``ferero/merit`` is lowest at the best feasible checkpoint."""
-        record = buffers.load(self, "record", Record)
+        record, correction = buffers.load(self, "record", Record), buffers.load(self, "correction", Correction)
+        record = self._moved(record, correction, self._corrected_by_news(correction, record))
         return metrics_of(self.preference, self.losses, self.weights, self.multipliers, record)
 
     # one step ------------------------------------------------------------------------------------------
@@ -277,8 +278,10 @@ class Steer(nn.Module):
         return due, accept
 
     def _learn(self, correction: Correction, record: Record, accept: Tensor | None) -> Correction:
-        """Correct the training values by what was measured, once."""
-        buffers.store(self, "correction", self._corrected_by_news(correction, record), accept)
+        """Correct the training values by what was measured, once, and what is remembered of them by as much."""
+        news = self._corrected_by_news(correction, record)
+        buffers.store(self, "record", self._moved(record, correction, news), accept)
+        buffers.store(self, "correction", news, accept)
         used = torch.where(record.seen > 0, 0.0, self._news)
         self._news.copy_(_choose(accept, used, self._news))
         self._has_news = accept is not None or bool((self._news[1] > 0).any())
@@ -288,6 +291,10 @@ class Steer(nn.Module):
         measured, counts = self._news
         arrived = (counts > 0) & (record.seen > 0)
         return correct(correction, measured, arrived, tracked(record), self._is_metric)
+
+    def _moved(self, record: Record, old: Correction, new: Correction) -> Record:
+        rows = rows_of(self.preference, record.mean.device, record.mean.dtype)
+        return shift_record(record, rows, old, new, self._is_metric)
 
     def _state(self) -> Any:
         return buffers.load(self, "method", self._kind)
@@ -339,6 +346,10 @@ class Steer(nn.Module):
         if was_meta and not self.weights.is_meta:
             self.reset()
         return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        complete(state_dict, f"{prefix}record_")
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def get_extra_state(self) -> Tensor:
         """What was observed and not taken in yet, and a mark of the losses' names.

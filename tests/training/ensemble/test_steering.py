@@ -24,13 +24,14 @@ def steer_each(steers, F):
     )
 
 
-def test_weights_losses_and_reports_are_those_of_each():
+@pytest.mark.parametrize("is_observed", [False, True], ids=["alone", "observed"])
+def test_weights_losses_and_reports_are_those_of_each(is_observed):
     steering = Steering(PREFERENCES, ferero.FereroPI(), CPU)
     steers = [ferero.Steer(preference) for preference in PREFERENCES]
     for step in range(120):
         found = steering.update(losses(step), None)
         torch.testing.assert_close(found, steer_each(steers, losses(step)), rtol=1e-9, atol=1e-10)
-        if step % 30 == 20:
+        if is_observed and step % 30 == 20:
             measured = 1.2 * losses(step)
             steering.observe(measured, torch.ones(3, dtype=torch.bool))
             for steer, row in zip(steers, measured, strict=True):

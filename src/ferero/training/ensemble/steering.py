@@ -14,7 +14,7 @@ from ferero.methods.ray import check_understood
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
 from ferero.training.held_out import Correction, correct
-from ferero.training.record import Record, advance_record, tracked
+from ferero.training.record import Record, advance_record, complete, shift_record, tracked
 from ferero.training.report import Report, diagnosis_of, make_report
 
 __all__ = ["Steering"]
@@ -133,7 +133,10 @@ class Steering:
         record, old = self._load("record", Record), self._load("correction", Correction)
         good = arrived & torch.isfinite(measured) & (record.seen > 0)
         safe = torch.where(good, measured, 0.0)
-        self._write(_named("correction", correct(old, safe, good, tracked(record), self._is_metric)), None)
+        new = correct(old, safe, good, tracked(record), self._is_metric)
+        rows = rows_of(self.preference, record.mean.device, record.mean.dtype)
+        self._write(_named("record", shift_record(record, rows, old, new, self._is_metric)), None)
+        self._write(_named("correction", new), None)
 
     # what happened --------------------------------------------------------------------------------------
 
@@ -192,6 +195,8 @@ class Steering:
 
     def load_state_dict(self, state: Tensors) -> None:
         """Go on where another one was."""
+        state = dict(state)
+        complete(state, "record_")
         self.has_multipliers = bool(state["has_multipliers"])
         for name in self._tensors:
             self._put(name, state[name].to(self.weights.device))
