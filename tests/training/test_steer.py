@@ -458,6 +458,41 @@ def test_a_state_of_other_losses_is_refused(names):
         Steer(ferero.Preference(g, [g[0] <= 0.5])).load_state_dict(saved.state_dict())
 
 
+@pytest.mark.parametrize(
+    "others",
+    [
+        lambda f: [f.b <= 0.7, f.a <= 0.5],
+        lambda f: [f.a >= 0.5, f.b <= 0.7],
+        lambda f: [f.a == 0.5, f.b <= 0.7],
+        lambda f: [f.a <= 0.5],
+    ],
+    ids=["another order", "another side", "an equality", "one less"],
+)
+def test_a_state_of_other_constraints_is_refused(others):
+    f = ferero.objectives("a", "b")
+    saved = Steer(ferero.Preference(f, [f.a <= 0.5, f.b <= 0.7]))
+    saved(leaf(1.0, 100.0))
+    with pytest.raises(
+        (ferero.FereroError, RuntimeError), match=r"saved by a Steer of other constraints|size mismatch"
+    ):
+        Steer(ferero.Preference(f, others(f))).load_state_dict(saved.state_dict())
+
+
+def test_levels_and_rays_may_change_between_runs():
+    f = ferero.objectives("a", "b")
+    saved = Steer(ferero.Preference(f, [f.a <= 0.5, f.b <= 0.7]))
+    saved(leaf(1.0, 100.0))
+    Steer(ferero.Preference(f, [f.a <= 0.4, f.b <= 0.8])).load_state_dict(saved.state_dict())
+    of_a_ray = Steer(ferero.Preference.ray([1.0, 2.0, 3.0]))
+    Steer(ferero.Preference.ray([3.0, 1.0, 2.0])).load_state_dict(of_a_ray.state_dict())
+
+
+@pytest.mark.parametrize("method", ["FereroPI", 2])
+def test_what_is_no_method_is_refused(method):
+    with pytest.raises(InputError, match=r"method: expected a method such as ferero\.FereroPI\(\), found"):
+        Steer(RAY, method)
+
+
 def test_the_report_knows_what_was_just_observed():
     f = ferero.objectives("a", "b")
     steer = Steer(ferero.Preference(f, [f.a <= 0.5]))

@@ -123,6 +123,8 @@ class Steer(nn.Module):
             raise InputError("preference: expected a single one, found a stack; steer one model for each of them.")
         if isinstance(self.method, type):
             raise InputError(f"method: expected an instance, found the class; write {self.method.__name__}().")
+        if not hasattr(self.method, "requires"):
+            raise InputError(f"method: expected a method such as ferero.FereroPI(), found {self.method!r}.")
         if type(self.every) is not int or self.every < 1:
             raise InputError(f"every: expected a number of micro-batches >= 1, found {self.every!r}.")
         if self.on_nonfinite not in ("raise", "skip"):
@@ -352,7 +354,7 @@ class Steer(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def get_extra_state(self) -> Tensor:
-        """What was observed and not taken in yet, and a mark of the losses' names.
+        """What was observed and not taken in yet, and a mark of the losses' names and of the constraints.
 
         No buffer, since DDP would overwrite it by the first rank's.
         """
@@ -362,9 +364,15 @@ class Steer(nn.Module):
         """After loading.
 
         Raises:
-            InputError: The state was saved for other losses.
+            InputError: The state was saved for other losses or constraints.
         """
-        if state.shape != (2, self.preference.m + 1) or not torch.equal(state[:, -1:].cpu(), self._mark()):
+        mark = self._mark()
+        if state.shape == (2, self.preference.m + 1) and state[0, -1] == mark[0, 0] and state[1, -1] != mark[1, 0]:
+            raise InputError(
+                "state_dict: it was saved by a Steer of other constraints, or in another order; only levels may "
+                "change. Load it into the same preference, or leave it out to start anew."
+            )
+        if state.shape != (2, self.preference.m + 1) or state[0, -1] != mark[0, 0]:
             raise InputError(
                 f"state_dict: it was saved by a Steer of other losses, or in another order, than "
                 f"{', '.join(self.preference.names)}; load it into the same preference, or leave it out to start anew."
@@ -373,8 +381,13 @@ class Steer(nn.Module):
         self._has_news = True
 
     def _mark(self) -> Tensor:
-        mark = zlib.crc32(" ".join(self.preference.names).encode())
-        return torch.tensor([[float(mark)], [float(self.preference.m_g + self.preference.m_h)]], dtype=torch.float64)
+        """The names, and which losses each constraint bounds from which side, (2, 1); a ray may turn."""
+        p = self.preference
+        sides = f"{p.m_g} {p.m_h}"
+        if p.ray is None:
+            sides += f" {p.B_g.sign().int().tolist()} {p.B_h.sign().int().tolist()}"
+        marks = [float(zlib.crc32(text.encode())) for text in (" ".join(p.names), sides)]
+        return torch.tensor(marks, dtype=torch.float64)[:, None]
 
     def extra_repr(self) -> str:
         """The preference, as it was written."""
