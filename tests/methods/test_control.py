@@ -662,3 +662,86 @@ def test_a_ray_is_found_from_near_the_optimum_of_one_loss():
     """f2 begins at 0.04, a hundredth of f1: a model that has learned one task already."""
     losses, _, _ = closed_loop(Preference.ray([1.0, 2.0]), quadratic, -0.8 * CENTRE, 0.1, 2000)
     assert abs(float(angle(losses[-1])) - math.degrees(math.atan2(2, 1))) < 0.5
+
+
+# off the front, and losses that fall fast -------------------------------------------------------------------
+
+
+def wells(x):
+    """Two bowls in the plane; on the front a and b are at most 8, beyond it anything."""
+    return torch.stack([(x - 1).square().sum(dim=-1), (x + 1).square().sum(dim=-1)], dim=-1)
+
+
+OFF_THE_FRONT = ["b - a == 9", "b - a == 10", "b == 12", "b == 50", "a + b == 20", "a == 2; b == 9"]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_an_equality_off_the_front_is_met_where_only_a_loss_that_rises_can_meet_it(noise):
+    """And on the way no loss rises to more than twice what is asked for: the integral lets go once it overshoots."""
+    stack = Preference.stack([Preference.parse(wish, names=["a", "b"]) for wish in OFF_THE_FRONT])
+    asked = tensor([9.03, 10.13, 12.0, 50.0, 18.0, 9.0])  # the larger loss where each is met
+    rates = tensor([0.01, 0.03, 0.1])[:, None, None]
+    jitter = 1 + noise * normal(3000, 3, len(OFF_THE_FRONT), 2, seed=2)
+    steps = iter(jitter)
+    start = tensor([0.4, -0.3]).expand(3, len(OFF_THE_FRONT), 2)
+    losses, _, state = closed_loop(stack, lambda x: wells(x) * next(steps), start, rates, 3000)
+    losses = losses / jitter
+    missed = stack.violation(losses[-300:].mean(dim=0)).amax(dim=-1) / asked
+    assert float(missed.max()) < (0.01 if noise == 0 else 0.05)
+    assert float((losses.amax(dim=(0, -1)) / asked).max()) < 2
+    assert not PI.diagnose(stack, state).saturated.any()
+
+
+def test_a_loss_is_not_pushed_up_by_the_integral_while_others_still_fall():
+    """f1 == f2 where f1 is four times as large: while it falls by 1 % in 10 steps it may get there by itself."""
+    ray, state, found = Preference.ray([1.0, 1.0]), PI.init(Preference.ray([1.0, 1.0])), []
+    scales = tensor([1e-6, 1.0, 1e6])[:, None]
+    for t in range(1000):
+        falling, resting = tensor([2 * math.exp(-t / 1000), 0.5]), tensor([2.0, 0.5])
+        _, state = PI.update(ray, Observation(torch.stack([scales * falling, scales * resting])), state)
+        found.append(0.5 + (state.integral @ ray.B_h) * state.reference)  # weights without the proportional part
+    least = torch.stack(found).amin(dim=(0, -1))
+    assert (least[0] > -0.05).all()
+    assert (least[1] < -0.25).all()
+
+
+def test_units_do_not_change_how_an_equality_off_the_front_is_met():
+    units = tensor([[1.0, 1.0], [1e-6, 1e-6], [1e6, 1e6], [1e-3, 40.0]])
+    stack = Preference.stack([Preference.from_matrices(B_h=tensor([[-1.0, 1.0]]) / c, b_h=[-10.0]) for c in units])
+    losses, _, _ = closed_loop(stack, wells, tensor([0.4, -0.3]).expand(4, 2), 0.1, 2000, units=units)
+    assert losses[-1, 0].tolist() == pytest.approx([0.12, 10.1], abs=0.3)  # nearly there; on the front b is at most 8
+    torch.testing.assert_close(losses[:, 1:], losses[:, :1].expand(2000, 3, 2), rtol=0, atol=1e-6)
+
+
+def test_the_basis_does_not_change_how_equalities_off_the_front_are_met():
+    rows, offsets, change = torch.eye(2, dtype=torch.float64), tensor([-2.0, -9.0]), normal(2, 2, seed=1)
+    ours = Preference.from_matrices(B_h=rows, b_h=offsets)
+    other = Preference.from_matrices(B_h=change @ rows, b_h=change @ offsets)
+    start = tensor([0.4, -0.3]).expand(2, 2)
+    losses, _, _ = closed_loop(Preference.stack([ours, other]), wells, start, 0.03, 1200)
+    torch.testing.assert_close(losses[:, 1], losses[:, 0], rtol=0, atol=1e-5)
+    assert losses[-1, 0].tolist() == pytest.approx([2.0, 9.0], abs=0.05)
+
+
+def test_a_loss_that_falls_fast_is_held_where_it_is_wanted():
+    """f1 == 3, or f1 >= 3, of a loss that begins at 13 and would be at 0 long before an integral has built up."""
+    scales = tensor([1e-6, 1.0, 1e6]).repeat(2)[:, None]
+    equal = [Preference.from_matrices(B_h=[[1.0]], b_h=-3 * scale) for scale in scales[:3]]
+    least = [Preference.from_matrices(B_g=[[-1.0]], b_g=3 * scale) for scale in scales[:3]]
+    stack, rates = Preference.stack(equal + least), tensor([0.01, 0.03, 0.1])[:, None, None] / scales
+
+    def bowl(x):
+        return scales * (x - 1).square().sum(dim=-1, keepdim=True)
+
+    losses, _, state = closed_loop(stack, bowl, tensor([4.0, 3.0]).expand(3, 6, 2), rates, 1500)
+    assert float((losses[-1] / scales - 3).abs().max()) < 0.01
+    assert not PI.diagnose(stack, state).saturated.any()
+
+
+def test_the_force_does_not_vanish_with_the_loss_that_is_too_small():
+    """f1 == 3 while f1 falls to 1e-20 whatever is done: it is pushed up, and not down for ever."""
+    preference = Preference.from_matrices(B_h=[[1.0, 0.0]], b_h=[-3.0])
+    time = torch.arange(600, dtype=torch.float64)
+    losses = torch.stack([10 * torch.exp(-time / 13), torch.ones_like(time)], dim=-1)
+    weights = weights_of(feed(preference, losses)[0])
+    assert (weights[100:, 0] < 0).all()

@@ -360,18 +360,6 @@ def test_the_verdict_on_a_metric_begins_with_its_first_measurement():
     assert row.status == "not_met"
 
 
-def test_a_state_that_knows_no_arrivals_can_be_loaded():
-    """They were not saved by versions up to 0.1: all losses count as having come with the last step."""
-    steer, saved = Steer(WANTED), Steer(WANTED)
-    for row in losses_of(20):
-        saved(row.clone().requires_grad_())
-    state = saved.state_dict()
-    del state["record_arrived"]
-    steer.load_state_dict(state)
-    assert not changed(steer, snapshot(saved))
-    nn.ModuleDict({"steer": steer}).load_state_dict({f"steer.{name}": tensor for name, tensor in state.items()})
-
-
 # refusals ---------------------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,9 @@ from ferero.preference import Preference
 
 __all__ = ["FereroPI", "FereroPIState"]
 
-_LETTING_GO = 13.0  # how much faster a large integral falls when its inequality is met for sure
+_LETTING_GO = 13.0  # how much faster a large integral falls when its constraint is met, or overshot, for sure
+_AGE = 3.0  # the longer memory of sizes over the usual one; how the two differ says whether losses still fall
+_FALLING = 0.01  # relative difference of the two from which on a loss still falls for sure
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +32,7 @@ class FereroPIState:
         latest: The last value of each, (..., m).
         magnitude: Running mean of its size, (..., m).
         reference: The largest running size so far, (..., m): the unit of the objective part.
+        past: Running mean of its size over a longer time, (..., m).
         fresh: 1 for losses that have arrived since each row was last updated, (..., r, m).
         updates: How often each row was updated, (..., r).
         integral: The integral part of the multipliers, (..., r).
@@ -47,6 +50,7 @@ class FereroPIState:
     latest: Tensor
     magnitude: Tensor
     reference: Tensor
+    past: Tensor
     fresh: Tensor
     updates: Tensor
     integral: Tensor
@@ -84,8 +88,10 @@ class FereroPI:
         w    = w_o + B_g^T lam_g + B_h^T lam_h, divided by max(1, |w|.r / |w_o|.r)
 
     Omega is how far the losses of a constraint have come down, the mean of s / r: force falls with them, so
-    that the loop keeps its speed relative to theirs.
+    that the loop keeps its speed relative to theirs; but not below what the constraint itself asks for.
     clip keeps inequalities in [0, rho] and equalities within a ball of radius rho, in units of ``Omega / sqrt(D)``.
+    The equalities' I outweighs the objective part of a loss, and so pushes that loss up, only as far as their other
+    losses have come to rest, and lets go of it once the equalities are overshot.
     lam_f is fixed: with one row of A it is 1 (the expression itself is minimised), with several it is uniform after
     each row is divided by its largest running size (as a rule that at the start), and sums to 1.
 
@@ -140,6 +146,7 @@ class FereroPI:
             latest=of(m),
             magnitude=of(m),
             reference=of(m),
+            past=of(m),
             fresh=of(r, m),
             updates=of(r),
             integral=of(r),
@@ -178,16 +185,16 @@ class FereroPI:
         present = observation.present
         rows = rows_of(preference, losses.device, dtype)
 
-        seen, latest, magnitude, reference = _track(losses.to(dtype), present, old)
+        seen, latest, magnitude, reference, past = _track(losses.to(dtype), present, old)
         largest = _known(reference)
         lam_f = _objective_part(rows.A, largest)
         objective = (lam_f[..., None, :] @ rows.A)[..., 0, :]
-        price = _price(rows, magnitude, largest)
 
         fresh, complete = _arrivals(rows, present, old.fresh)
         arrived = rows.real if present is None else complete.to(dtype)
         updates = old.updates + arrived
         metric = rows.metric(magnitude, None if present is None else arrived)
+        price = _price(metric, arrived, magnitude, largest)
         values = rows.values(latest)
         levels, misses = windows.advance_levels(old.levels, values, updates, arrived)
         errors = windows.advance_errors(
@@ -206,7 +213,12 @@ class FereroPI:
         if rows.m_g:
             push = values + _relief(level, noise, window, old.integral, metric, price)
         integral = old.integral + slowly * metric.divide(push * arrived)
-        integral = _spare(_clip(integral, metric, price, self.bound), objective, rows)
+        integral = _clip(integral, metric, price, self.bound)
+        if rows.m_g < rows.count:
+            rest = _rest(objective + (old.lam[..., None, :] @ rows.B)[..., 0, :], objective, magnitude, past, rows)
+            over = _overshoot(level, noise, window, old.integral, metric)
+            grip = (1 - _LETTING_GO * self.proportional / self.integral_time * over).clamp(min=0)
+            integral = _spare(integral, old.integral, objective, rest, grip, rows)
         pull = gain * metric.divide(level * arrived)
         lam = _clip(integral + pull, metric, price, self.bound)
         if present is not None:
@@ -218,7 +230,7 @@ class FereroPI:
         weights = total / unit
         weights = weights if present is None else torch.where(present | (old.seen == 0), weights, old.weights)
         new = FereroPIState(
-            seen, latest, magnitude, reference, fresh, updates, integral, lam, levels, errors, weights,
+            seen, latest, magnitude, reference, past, fresh, updates, integral, lam, levels, errors, weights,
             swings.anchor, swings.peak, swings.count, swings.calm,
         )  # fmt: skip
         return Decision(in_dtype_of(weights, losses), torch.cat([lam_f, lam], dim=-1) / unit), new
@@ -226,19 +238,21 @@ class FereroPI:
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
         """Which multipliers are at their bound, and which violations swing."""
         rows = rows_of(preference, state.lam.device, state.lam.dtype)
-        size = rows.metric(state.magnitude).sizes(state.lam) / _price(rows, state.magnitude, _known(state.reference))
+        metric = rows.metric(state.magnitude)
+        size = metric.sizes(state.lam) / _price(metric, rows.real, state.magnitude, _known(state.reference))
         return Diagnosis(rows.by_row(size > 0.99 * self.bound), rows.by_row(state.swings >= ENOUGH))
 
 
-def _track(F: Tensor, present: Tensor | None, old: FereroPIState) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """How often each loss was seen, its latest value, its running size, and the largest so far; all (..., m)."""
+def _track(F: Tensor, present: Tensor | None, old: FereroPIState) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """How often each loss was seen, its latest value, its size: running, the largest, of longer ago; all (..., m)."""
     seen = old.seen + (1 if present is None else present)
     latest = F if present is None else torch.where(present, F, old.latest)
     size = latest.abs()
-    rate = (1 if present is None else present) / seen.clamp(min=1, max=windows.MEMORY)
-    magnitude = torch.lerp(old.magnitude, size, rate)
+    news = 1 if present is None else present
+    magnitude = torch.lerp(old.magnitude, size, news / seen.clamp(min=1, max=windows.MEMORY))
+    past = torch.lerp(old.past, size, news / seen.clamp(min=1, max=_AGE * windows.MEMORY))
     reference = torch.maximum(old.reference, magnitude)
-    return seen, latest, magnitude, reference
+    return seen, latest, magnitude, reference, past
 
 
 def _known(reference: Tensor) -> Tensor:
@@ -255,9 +269,19 @@ def _objective_part(A: Tensor, largest: Tensor) -> Tensor:
     return share / (size > 0).sum(dim=-1, keepdim=True)
 
 
-def _price(rows: Rows, magnitude: Tensor, largest: Tensor) -> Tensor:
-    """Omega (..., c), how far the losses of each channel have come down; 1 where they have not, or stand at 0."""
-    price = (rows.shares @ (magnitude / largest)[..., None])[..., 0]
+def _price(metric: Metric, arrived: Tensor, magnitude: Tensor, largest: Tensor) -> Tensor:
+    """Omega (..., c), how far the losses of each channel have come down; 1 where they have not, or stand at 0.
+
+    It stops falling where the sizes s are too small for the constraint: ``q = b^T (B S^2 B^T)^-1 b`` is the smallest
+    ``|F / s|^2`` with ``B F + b = 0``, so with n losses all their sizes have to grow by ``sqrt(q / n)``. From D it is
+    ``q = z / (1 - z)``, ``z = b^T D^-1 b``. An inequality that holds where all losses are 0 has no such size.
+    """
+    shares, levels = metric.rows.shares, metric.rows.levels
+    price = (shares @ (magnitude / largest)[..., None])[..., 0]
+    if levels is not None:
+        z = metric.squares((levels * arrived)[..., None, :])[..., 0, :]
+        z = z.clamp(min=0, max=1 - torch.finfo(z.dtype).eps)
+        price = (price * (shares.amax(dim=-1) * z / (1 - z)).clamp(min=1).sqrt()).clamp(max=1)
     return price + (price == 0)
 
 
@@ -283,14 +307,43 @@ def _relief(level: Tensor, noise: Tensor, window: Tensor, integral: Tensor, metr
     return _LETTING_GO * grip * slack.clamp(max=0) * metric.rows.is_inequality
 
 
-def _spare(integral: Tensor, objective: Tensor, rows: Rows) -> Tensor:
-    """The integral of the equalities, shortened where it alone would make the weight of a minimised loss negative."""
-    if rows.m_g == integral.shape[-1]:
-        return integral
-    part = (torch.where(rows.is_inequality, 0.0, integral)[..., None, :] @ rows.B)[..., 0, :]
-    is_pushed = (objective > 0) & (part < 0)
-    room = torch.where(is_pushed, objective / torch.where(is_pushed, -part, 1.0), 1.0)
-    return torch.where(rows.is_inequality, integral, integral * room.amin(dim=-1, keepdim=True).clamp(max=1))
+def _rest(weights: Tensor, objective: Tensor, magnitude: Tensor, past: Tensor, rows: Rows) -> Tensor:
+    """1 where the losses of the equalities that are weighted down are at rest, 0 where they still fall, (..., 1)."""
+    share = rows.shares[..., -1, :]  # the same for all losses of the equalities, and 0 for others
+    down = weights.clamp(min=0) * share
+    size = (torch.maximum(down, objective.abs() * share) * past).sum(dim=-1, keepdim=True)
+    fall = (down * (past - magnitude)).sum(dim=-1, keepdim=True) / (size + (size == 0))
+    return (1 - fall / _FALLING).clamp(min=0, max=1)
+
+
+def _overshoot(level: Tensor, noise: Tensor, window: Tensor, integral: Tensor, metric: Metric) -> Tensor:
+    """How far beyond the equalities their integral has pushed, relative, less two standard errors, (..., 1)."""
+    integral = _of_equalities(integral, metric.rows)
+    size = metric.sizes(integral)[..., -1:]
+    rate = torch.exp2(-window[..., -1:].to(noise))
+    error = (noise[..., -1:] * rate / (2 - rate)).sqrt()
+    return (-(integral * level).sum(dim=-1, keepdim=True) / (size + (size == 0)) - 2 * error).clamp(min=0)
+
+
+def _of_equalities(multipliers: Tensor, rows: Rows) -> Tensor:
+    """The multipliers (..., r), with 0 for inequalities."""
+    return torch.where(rows.is_inequality, 0.0, multipliers) if rows.m_g else multipliers
+
+
+def _spare(integral: Tensor, before: Tensor, objective: Tensor, rest: Tensor, grip: Tensor, rows: Rows) -> Tensor:
+    """The integral of the equalities, shortened where it alone would make the weight of a minimised loss negative.
+
+    Its excess is how often it outweighs the objective part of such a loss, less 1. It grows only as far as the losses
+    are at rest, and is let go where the equalities are overshot.
+    """
+    parts = _of_equalities(torch.stack([integral, before], dim=-2), rows) @ rows.B
+    is_minimised = objective > 0
+    objective = torch.where(is_minimised, objective, 1.0)[..., None, :]
+    excess = (torch.where(is_minimised[..., None, :], -parts / objective, 0.0).amax(dim=-1) - 1).clamp(min=0)
+    wanted, had = excess[..., :1], excess[..., 1:]
+    kept = torch.minimum(wanted, torch.lerp(had, torch.maximum(wanted, had), rest)) * grip
+    shortened = integral * ((1 + kept) / (1 + wanted))
+    return torch.where(rows.is_inequality, integral, shortened) if rows.m_g else shortened
 
 
 def _clip(multipliers: Tensor, metric: Metric, price: Tensor, bound: float) -> Tensor:

@@ -27,6 +27,7 @@ class Rows:
         A: The rows of the order, (..., k, m).
         B: ``[B_g; B_h]``, (..., r, m).
         b: ``[b_g; b_h]``, (..., r).
+        levels: b of the rows that losses of 0 do not meet, 0 for others, (..., r); None where all are 0.
         margins: z of each row, 0 for equalities, (..., r); None where all are 0.
         names: Which losses occur in each row, (..., r, m), bool.
         shares: 1 / (number of losses in a channel) for those losses, (..., c, m).
@@ -44,6 +45,7 @@ class Rows:
     A: Tensor
     B: Tensor
     b: Tensor
+    levels: Tensor | None
     margins: Tensor | None
     names: Tensor
     shares: Tensor
@@ -128,11 +130,13 @@ def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) ->
     members = (channel[:, None] == torch.arange(len(first), device=device)).to(dtype)
     together = members @ members.T
     in_channel = (members.T @ (B != 0).to(dtype) > 0).to(dtype)
+    levels = torch.cat([p.b_g.clamp(min=0), p.b_h], dim=-1)
     margins = torch.cat([p.margins, torch.zeros_like(p.b_h)], dim=-1)
     return Rows(
         p.A,
         B,
         b,
+        levels if bool((levels != 0).any()) else None,
         margins if bool((margins > 0).any()) else None,
         B != 0,
         in_channel / in_channel.sum(dim=-1, keepdim=True).clamp(min=1),

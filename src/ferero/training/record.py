@@ -7,7 +7,6 @@ thousands of steps. Once a row has come to rest at another level they are theref
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +15,7 @@ from ferero.methods import windows
 from ferero.methods.rows import Rows
 from ferero.training.held_out import Correction
 
-__all__ = ["Record", "advance_record", "batch_noise", "complete", "shift_record", "standard_error", "swing", "tracked"]
+__all__ = ["Record", "advance_record", "batch_noise", "shift_record", "standard_error", "swing", "tracked"]
 
 _LONG = 4 * windows.MEMORY
 _NEAR = 1 / 6  # of the way that a mean has come: half of what is left of it while the way goes on
@@ -67,13 +66,6 @@ class Record:
             of(m), of(windows.COUNT, m), of(windows.COUNT, m), of(m), of(m), of(m), of(r), of(r), of(r), of(r), of(r),
             of(r), of(),
         )  # fmt: skip
-
-
-def complete(saved: dict[str, Any], prefix: str) -> None:
-    """Add to a saved record, in place, what earlier versions did not save: all losses arrived at the last step."""
-    seen = saved.get(f"{prefix}seen")
-    if seen is not None and f"{prefix}arrived" not in saved:
-        saved[f"{prefix}arrived"] = torch.where(seen > 0, seen.amax(dim=-1, keepdim=True), 0.0)
 
 
 def tracked(record: Record) -> Tensor:

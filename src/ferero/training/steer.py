@@ -24,7 +24,7 @@ from ferero.training.captured import Captured
 from ferero.training.held_out import Correction, correct
 from ferero.training.joint import Step, gather, ranks_of
 from ferero.training.losses import Counts, Losses, Reading, check_attached, read_losses
-from ferero.training.record import Record, advance_record, complete, shift_record, tracked
+from ferero.training.record import Record, advance_record, shift_record, tracked
 from ferero.training.refusal import stop_zeroing, zero_gradients
 from ferero.training.report import Report, diagnosis_of, make_report, metrics_of
 from ferero.training.watch import Watch
@@ -348,10 +348,6 @@ class Steer(nn.Module):
         if was_meta and not self.weights.is_meta:
             self.reset()
         return self
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        complete(state_dict, f"{prefix}record_")
-        super()._load_from_state_dict(state_dict, prefix, *args)
 
     def get_extra_state(self) -> Tensor:
         """What was observed and not taken in yet, and a mark of the losses' names and of the constraints.

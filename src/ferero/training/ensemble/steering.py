@@ -14,7 +14,7 @@ from ferero.methods.ray import check_understood
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
 from ferero.training.held_out import Correction, correct
-from ferero.training.record import Record, advance_record, complete, shift_record, tracked
+from ferero.training.record import Record, advance_record, shift_record, tracked
 from ferero.training.report import Report, diagnosis_of, make_report
 
 __all__ = ["Steering"]
@@ -195,8 +195,6 @@ class Steering:
 
     def load_state_dict(self, state: Tensors) -> None:
         """Go on where another one was."""
-        state = dict(state)
-        complete(state, "record_")
         self.has_multipliers = bool(state["has_multipliers"])
         for name in self._tensors:
             self._put(name, state[name].to(self.weights.device))

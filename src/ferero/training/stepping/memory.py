@@ -15,7 +15,7 @@ from ferero.methods.base import Method, Observation
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
 from ferero.training import buffers
-from ferero.training.record import Record, advance_record, complete
+from ferero.training.record import Record, advance_record
 from ferero.training.stepping.branch import Branch, write
 
 __all__ = ["Memory"]
@@ -129,8 +129,6 @@ class Memory(nn.Module):
         Raises:
             InputError: Other entries or shapes than these.
         """
-        saved = dict(saved)
-        complete(saved, "record_")
         here = dict(self.named_buffers())
         shapes = {name: tuple(tensor.shape) for name, tensor in here.items()}
         found = {name: tuple(tensor.shape) for name, tensor in saved.items()}
