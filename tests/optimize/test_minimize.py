@@ -371,6 +371,27 @@ def test_the_cone_that_was_used_is_told() -> None:
         torch.testing.assert_close(used, torch.eye(2, dtype=torch.float64))
 
 
+def test_equalities_that_describe_a_line_are_met_on_a_bent_front() -> None:
+    f = objectives("mass", "sag", "cost")
+
+    def beam(x: np.ndarray) -> np.ndarray:
+        width, length, grade = np.exp(x)
+        mass = width**2 * length + 0.05 * length**2 + 0.05 / length
+        return np.array([mass, 0.1 * length**3 / width**4, grade + 1 / (grade * width) + 0.1 * mass])
+
+    ends = []
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        reached, start = beam(0.5 * random.normal(size=3)), 0.5 * random.normal(size=3)
+        apart = [f.sag - f.mass == float(reached[1] - reached[0]), f.cost - f.mass == float(reached[2] - reached[0])]
+        found = minimize(beam, start, Preference(f, apart), max_iter=600)
+        ends.append(found.status)
+        if found.success:
+            off = (found.losses - reached) - (found.losses - reached)[0]
+            assert np.abs(off).max() < 1e-4 * reached.max()
+    assert ends.count("converged") >= 11
+
+
 @pytest.mark.parametrize("m", [2, 3, 5])
 def test_equalities_that_describe_a_line_are_followed_as_one(m: int) -> None:
     generator = torch.Generator().manual_seed(m)

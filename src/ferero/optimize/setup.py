@@ -17,7 +17,8 @@ from ferero.subprogram.program import Array, Domain
 
 __all__ = ["build_merit", "choose_cone", "nearest_satisfying"]
 
-FIRST_PRICE = 1.0  # of a relative violation against a relative improvement; lines start with none
+FIRST_PRICE = 1.0  # of a relative violation against a relative improvement; rays start with none
+LINE_PRICE = 0.1  # of equalities that describe a line: with none bent fronts lead far off it, with 1 steps are short
 
 
 def nearest_satisfying(preference: Preference, losses: Array) -> Array:
@@ -88,7 +89,7 @@ def build_merit(
         aligned = _aligned(p, A, losses[i])
         if aligned is not None:
             origin[i], rates[i, :k] = aligned
-            price[i] = 0.0
+            price[i] = 0.0 if p.ray is not None else LINE_PRICE
         else:
             rates[i, :k], follows[i] = _proportional(A, losses[i] - lower, domain)
             if p.m_g + p.m_h:
