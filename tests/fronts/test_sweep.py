@@ -7,6 +7,7 @@ import json
 import math
 import multiprocessing
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -318,6 +319,14 @@ class TestLostDriver:
         assert is_right(sweep(partial(jobs.job, marks=marks), RAYS, folder=folder))
         assert jobs.runs(marks) == {0: 1, 1: 1, 2: 2, 3: 1}
 
+    @pytest.fixture
+    def heeded(self):
+        """Processes in the background are started so that they ignore ctrl-C."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        yield
+        signal.signal(signal.SIGINT, before)
+
+    @pytest.mark.usefixtures("heeded")
     def test_ctrl_c_cancels_what_is_pending(self, marks):
         first, stopped = threading.Event(), threading.Event()
 
