@@ -7,10 +7,7 @@ import ferero
 from ferero.methods import Observation
 from ferero.preference import Preference
 
-pytestmark = [
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode"),
-]
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 METHODS = {
     "Ferero": ferero.Ferero(bound=10.0, solver="batched"),

@@ -9,7 +9,6 @@ import ferero
 
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),  # torch's own compiler
 ]
 
