@@ -16,7 +16,8 @@ from ferero_lab.tables import new_table
 
 if TYPE_CHECKING:
     from ferero_lab.experiments.experiment import Settings, Story
-    from ferero_lab.experiments.runner import Done, Stage
+    from ferero_lab.experiments.runner import Done
+    from ferero_lab.experiments.stage import Stage
     from ferero_lab.report.panels import Table
 
 __all__ = ["report", "run"]
@@ -37,6 +38,7 @@ def run(
     unit: Annotated[str | None, typer.Option(help="Mandarin in characters, syllables or toneless (speech).")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; runs/NAME by default.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the folder.")] = False,
+    jobs: Annotated[int, typer.Option(help="How many parts to run at once, in as many processes.")] = 1,
     json: JsonOption = False,
 ) -> None:
     """One of the paper's experiments, with its figures and tables beside the paper's."""
@@ -52,7 +54,7 @@ def run(
         settings = Settings(mode, seeds, _device(device), data, _words(only), _words(methods), epochs, unit)
         folder = Path("runs") / (name if mode == "ours" else f"{name}-{mode}") if out is None else out
     with sentences(f"interrupted; what is finished is kept in {folder}: the same command with --resume continues"):
-        done = _run(experiment, settings, folder, resume, console, silent=json)
+        done = _run(experiment, settings, folder, resume, jobs, console, silent=json)
     _show(done, console, json)
 
 
@@ -89,7 +91,9 @@ def _device(name: str) -> str:
     return str(torch.device(name))
 
 
-def _run(experiment: Any, settings: Settings, folder: Path, resume: bool, console: Console, *, silent: bool) -> Done:
+def _run(
+    experiment: Any, settings: Settings, folder: Path, resume: bool, jobs: int, console: Console, *, silent: bool
+) -> Done:
     from ferero_lab.experiments.runner import run_experiment
 
     columns = (
@@ -114,7 +118,7 @@ def _run(experiment: Any, settings: Settings, folder: Path, resume: bool, consol
                 kept = ", kept" if stage.ended == "kept" else ""
                 console.print(Text(f"{stage.finished} of {stage.parts}: {stage.title}{kept}"))
 
-        return run_experiment(experiment, settings, folder, resume=resume, tell=tell)
+        return run_experiment(experiment, settings, folder, resume=resume, jobs=jobs, tell=tell)
 
 
 def _show(done: Done, console: Console, json: bool) -> None:

@@ -424,6 +424,9 @@ def test_run_refuses_in_one_sentence(counting, tmp_path):
     assert said(run("run", "counting", "--device", "abacus", "--out", out)) == (
         "ferero: --device: expected one that torch can use here, found 'abacus'; try cpu."
     )
+    assert said(run("run", "counting", "--jobs", "0", "--out", out)) == (
+        "ferero: --jobs: expected 1 or more, found 0; leave it out to run one part after the other."
+    )
     assert not out.exists()
     assert run("run", "counting", "--out", out).exit_code == 0
     assert said(run("run", "counting", "--out", out)) == (

@@ -52,7 +52,7 @@ class Context:
         settings: the user's.
         folder: for checkpoints, its own.
         advance: tell how far it is: ``advance(done, total)``, any number of times.
-        found: what the parts before it gave, by key.
+        found: what the parts gave that it comes after (`Part.after`), by key.
     """
 
     settings: Settings
@@ -61,7 +61,7 @@ class Context:
     found: Mapping[str, Found] = field(default_factory=dict)
 
     def folder_of(self, key: str) -> Path:
-        """Where an earlier part of the same run kept its checkpoints."""
+        """Where another part of the same run, one that it comes after, kept its checkpoints."""
         return self.folder.parent / key
 
 
@@ -69,17 +69,21 @@ class Context:
 class Part:
     """A piece of an experiment that is run once and kept.
 
-    It is a function of settings and earlier parts, so that it can be repeated.
+    It is a function of settings and of the parts in ``after``, so that it can be repeated, and run beside others.
 
     Attributes:
         key: its name on disk: letters, digits, "-" and "_".
         title: what is shown while it runs.
         run: does it.
+        after: keys of the parts that it reads, in `Context.found` or in their folders; they come before it.
+        alone: whether nothing may run beside it, since it measures time.
     """
 
     key: str
     title: str
     run: Callable[[Context], Found]
+    after: tuple[str, ...] = ()
+    alone: bool = False
 
 
 @dataclass(frozen=True)

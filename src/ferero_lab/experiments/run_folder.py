@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
@@ -108,6 +109,11 @@ class RunFolder:
     def part_keys(self) -> list[str]:
         """The parts that have a file, whole or not, in the order of their names."""
         return sorted(file.stem for file in (self.path / "parts").glob("*.json"))
+
+    def has_begun(self, keys: Iterable[str]) -> bool:
+        """Whether there is something to continue: a part, or what one of these has kept while it ran."""
+        places = (self.path / "checkpoints" / key for key in keys)
+        return bool(self.part_keys()) or any(file.is_file() for place in places for file in place.rglob("*"))
 
     def write(self, name: str, content: bytes) -> None:
         """Puts a file in place at once; the name may have folders in it."""

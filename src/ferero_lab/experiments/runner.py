@@ -14,30 +14,13 @@ from ferero.errors import FereroError, InputError
 from ferero_lab.experiments import registry
 from ferero_lab.experiments.experiment import Context, Experiment, Found, Part, Settings, Story
 from ferero_lab.experiments.run_folder import RunFolder
+from ferero_lab.experiments.side_by_side import run_side_by_side
+from ferero_lab.experiments.stage import Stage
 from ferero_lab.report import configuration
 
-__all__ = ["Done", "Stage", "report_again", "run_experiment"]
+__all__ = ["Done", "report_again", "run_experiment"]
 
 _KEY = re.compile(r"[A-Za-z0-9_-]+")
-
-
-@dataclass(frozen=True)
-class Stage:
-    """How far a run is.
-
-    Attributes:
-        title: of the part that runs.
-        finished: parts that are done.
-        parts: in all.
-        share: of the part that runs, 0 to 1.
-        ended: "run" where the part has just been run, "kept" where an earlier run had done it, else "".
-    """
-
-    title: str
-    finished: int
-    parts: int
-    share: float = 0.0
-    ended: str = ""
 
 
 @dataclass(frozen=True)
@@ -63,6 +46,7 @@ def run_experiment(
     folder: Path,
     *,
     resume: bool = False,
+    jobs: int = 1,
     tell: Callable[[Stage], None] = lambda _: None,
 ) -> Done:
     """Runs what is not kept yet, and writes the report.
@@ -75,22 +59,36 @@ def run_experiment(
         settings: the user's.
         folder: where to keep it; new or empty unless ``resume``.
         resume: whether to continue what is there.
+        jobs: how many parts may run at once; with more than one they are run by as many processes, spawned, to which
+            the experiment goes by pickle.
         tell: called with a `Stage` as the run proceeds.
 
     Raises:
-        InputError: settings that the experiment does not know, or a folder that is taken or of another run.
+        InputError: settings that the experiment does not know, no job at all, or a folder that is taken or of another
+            run.
+        LostPartError: a process that ended without a word.
     """
+    if jobs < 1:
+        raise InputError(f"--jobs: expected 1 or more, found {jobs}; leave it out to run one part after the other.")
     place, config = RunFolder(folder), _configuration(experiment, settings)
     place.check(config, resume=resume)
     parts = experiment.parts(settings)
     _check_keys(parts)
+    _check_order(parts)
     is_new = not folder.exists()
     place.begin(config)
     try:
-        with _threads(config["threads"]):
-            found = _run_parts(parts, settings, place, tell)
+        if jobs == 1:
+            with _threads(config["threads"]):
+                found = _run_parts(parts, settings, place, tell)
+        else:
+            found = run_side_by_side(
+                experiment, parts, settings, place, jobs=jobs, threads=config["threads"], tell=tell
+            )
     except FereroError:
-        if is_new and not place.part_keys():  # nothing is lost, and the command can be given again
+        if is_new and not place.has_begun(
+            [part.key for part in parts]
+        ):  # nothing is lost, and the command can be given again
             shutil.rmtree(folder)
         raise
     return _write_report(experiment, settings, found, place)
@@ -147,7 +145,8 @@ def _run_part(
     def advance(done: int, total: int) -> None:
         tell(Stage(part.title, index, parts, min(done / total, 1.0) if total > 0 else 0.0))
 
-    return place.keep(part.key, part.run(Context(settings, place.checkpoints(part.key), advance, found)))
+    read = {key: found[key] for key in part.after}
+    return place.keep(part.key, part.run(Context(settings, place.checkpoints(part.key), advance, read)))
 
 
 def _write_report(
@@ -196,3 +195,12 @@ def _check_keys(parts: Sequence[Part]) -> None:
     bad = next((key for key in keys if not _KEY.fullmatch(key) or keys.count(key) > 1), None)
     if bad is not None:
         raise InputError(f"parts: expected keys of letters, digits, - and _, each once, found {bad!r}.")
+
+
+def _check_order(parts: Sequence[Part]) -> None:
+    before: set[str] = set()
+    for part in parts:
+        for key in part.after:
+            if key not in before:
+                raise InputError(f"parts: expected {part.key!r} after parts that come before it, found {key!r}.")
+        before.add(part.key)

@@ -51,7 +51,7 @@ def test_linear_scalarization_is_always_among_the_methods_and_before_those_that_
     assert plan.methods == tuple(sorted(plan.methods, key=METHODS.index))
     parts = keys(methods=(name,), seeds=2)
     if name.startswith("ferero"):
-        assert parts.index("ls-1") < parts.index(f"{name}-search")
+        assert parts.index("ls-1") < parts.index(f"{name}-rate-0")
 
 
 def test_the_usual_plans():
@@ -94,5 +94,5 @@ def test_only_the_time_of_a_step_trains_nothing():
 def test_the_sweep_brings_what_it_needs():
     found = keys(only=("sweep",), seeds=2)
     assert found[:2] == ["pretrain-0", "pretrain-1"]
-    assert {"ls-search", "ls-1", "ferero-search"} <= set(found)
+    assert {"ls-rate-0", "ls-rate-1", "ls-1", "ferero-rate-0", "ferero-rate-1"} <= set(found)
     assert found[-5:] == [f"sweep-{index}" for index in range(5)]

@@ -40,8 +40,9 @@ def _forget() -> None:
 
 
 def _context(tmp_path: Path, plan: Plan, *kept: str) -> Context:
-    """A run's folder in which these parts have left a model, each with other weights."""
-    context = Context(SETTINGS, tmp_path / "sentences", lambda *_: None)
+    """A run's folder in which these parts have left a model, each with other weights and a lower error."""
+    found = {key: {"levels": None, "dev": {"average": -float(seed)}} for seed, key in enumerate(kept)}
+    context = Context(SETTINGS, tmp_path / "sentences", lambda *_: None, found)
     for seed, key in enumerate(kept):
         folder = context.folder_of(key)
         folder.mkdir(parents=True)
@@ -50,7 +51,7 @@ def _context(tmp_path: Path, plan: Plan, *kept: str) -> Context:
 
 
 def test_three_sentences_a_language_are_heard_by_every_model(tmp_path: Path, plan: Plan) -> None:
-    context = _context(tmp_path, plan, start_key(0), "ls-search", "ferero-search")
+    context = _context(tmp_path, plan, start_key(0), "ls-rate-0", "ferero-rate-0", "ferero-rate-1")
     found = say_sentences(plan, context)
     assert found["listener"] == "ferero"
     assert [each["language"] for each in found["sentences"]] == ["zh"] * 3 + ["en"] * 3
@@ -63,10 +64,10 @@ def test_three_sentences_a_language_are_heard_by_every_model(tmp_path: Path, pla
 
 
 def test_rates_are_those_of_the_whole_test_set(tmp_path: Path, plan: Plan) -> None:
-    context = _context(tmp_path, plan, start_key(0), "ls-search", "ferero-search")
+    context = _context(tmp_path, plan, start_key(0), "ls-rate-0", "ferero-rate-0", "ferero-rate-1")
     found = say_sentences(plan, context)
     bench = Bench.of(plan, context)
-    measured = measure(bench.kept(context.folder_of("ferero-search")), bench.sets, "test", bench.device)
+    measured = measure(bench.kept(context.folder_of("ferero-rate-1")), bench.sets, "test", bench.device)
     assert found["rates"]["greedy"] == {key: measured[key] for key in ("zh", "en", "average", "gap")}
     assert set(found["rates"]) == {"greedy", "beam"}
 

@@ -6,7 +6,7 @@ from ferero_lab.experiments.experiment import Settings
 from ferero_lab.experiments.run_folder import RunFolder
 from ferero_lab.experiments.runner import run_experiment
 from ferero_lab.experiments.speech import EXPERIMENT
-from ferero_lab.experiments.speech.parts import best_run
+from ferero_lab.experiments.speech.parts import runs_of
 from ferero_lab.experiments.speech.plan import read_plan
 from ferero_lab.experiments.speech.wishes import Levels
 
@@ -26,7 +26,7 @@ def done(tmp_path_factory):
 def found(done):
     place = RunFolder(done.folder)
     kept = {key: place.kept(key) for key in place.part_keys()}
-    return {"start": kept["pretrain-0"], **{name: best_run(kept[f"{name}-search"]) for name in ("ls", "ferero")}}
+    return {"start": kept["pretrain-0"], **{name: runs_of(name, kept)[0] for name in ("ls", "ferero")}}
 
 
 @pytest.mark.slow

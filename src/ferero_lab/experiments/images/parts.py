@@ -46,7 +46,7 @@ def image_parts(settings: Settings) -> list[Part]:
             run = _paper if settings.mode == "paper" else _compared
             parts.append(Part(f"{kind}-{name}", f"{title}: {name}", partial(run, kind, name)))
     if settings.device.startswith("cuda") and settings.mode == "ours":
-        parts.append(Part("time", "time of a step", partial(_timed, kinds[0])))
+        parts.append(Part("time", "time of a step", partial(_timed, kinds[0]), alone=True))
     return parts
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from ferero_lab.experiments.experiment import Found
 from ferero_lab.experiments.speech.losses import NAMES
-from ferero_lab.experiments.speech.parts import SWEPT, best_run, runs_of, search_key
+from ferero_lab.experiments.speech.parts import SWEPT, runs_of
+from ferero_lab.experiments.speech.search import best_key, tried
 from ferero_lab.experiments.speech.wishes import METHODS, Levels
 
 __all__ = [
@@ -100,10 +101,8 @@ def sweep_rows(found: Mapping[str, Found]) -> list[dict[str, Any]]:
 
 
 def search_rows(name: str, found: Mapping[str, Found]) -> list[dict[str, Any]]:
-    """What a method's search tried, on the dev set, and which it took."""
-    if search_key(name) not in found:
-        return []
-    chosen = best_run(found[search_key(name)])
+    """What a method tried at the first seed, on the dev set, and which it took; of a run that goes on, so far."""
+    chosen = best_key(name, found)
     return [
         {
             "rate": run["rate"],
@@ -111,9 +110,9 @@ def search_rows(name: str, found: Mapping[str, Found]) -> list[dict[str, Any]]:
             "en": run["dev"]["en"]["error"],
             "average": run["dev"]["average"],
             "violations": None if run["levels"] is None else Levels(**run["levels"]).violations(run["dev"]["losses"]),
-            "is_chosen": run is chosen,
+            "is_chosen": key == chosen,
         }
-        for run in found[search_key(name)]["runs"]
+        for key, run in tried(name, found).items()
     ]
 
 

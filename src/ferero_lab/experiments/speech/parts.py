@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 
-from ferero.fronts.whole_file import write_whole
 from ferero_lab.experiments.experiment import Context, Found, Part
 from ferero_lab.experiments.speech.bench import Bench, keep_model, start_key
 from ferero_lab.experiments.speech.plan import Plan
+from ferero_lab.experiments.speech.search import best_run, rate_key, rate_keys, tried
 from ferero_lab.experiments.speech.sentences import say_sentences
 from ferero_lab.experiments.speech.timing import time_steps
 from ferero_lab.experiments.speech.wishes import TITLES, Levels, levels_after
 
-__all__ = ["SWEPT", "best_run", "levels_of", "make_parts", "runs_of", "search_key", "seed_key"]
+__all__ = ["SWEPT", "levels_of", "make_parts", "runs_of", "seed_key"]
 
 SWEPT = "sweep"
 
@@ -32,19 +31,16 @@ def make_parts(plan: Plan) -> list[Part]:
     if trained:
         for name in plan.methods:
             parts += _method_parts(plan, name)
+    searched = (start_key(0), *rate_keys(plan, "ls"), *rate_keys(plan, "ferero"))
     if "sweep" in plan.stages and "ferero" in plan.methods:
         for index, shift in enumerate(plan.shifts):
-            parts.append(Part(f"{SWEPT}-{index}", f"gap moved by {shift:+g}", partial(sweep, plan, index)))
+            run = partial(sweep, plan, index)
+            parts.append(Part(f"{SWEPT}-{index}", f"gap moved by {shift:+g}", run, after=searched))
     if "timing" in plan.stages:
-        parts.append(Part("timing", "time of a step", partial(time_steps, plan)))
+        parts.append(Part("timing", "time of a step", partial(time_steps, plan), alone=True))
     if "sentences" in plan.stages and "ferero" in plan.methods:
-        parts.append(Part("sentences", "sentences heard", partial(say_sentences, plan)))
+        parts.append(Part("sentences", "sentences heard", partial(say_sentences, plan), after=searched))
     return parts
-
-
-def search_key(name: str) -> str:
-    """The part in which a method tries its steps at the first seed."""
-    return f"{name}-search"
 
 
 def seed_key(name: str, seed: int) -> str:
@@ -52,21 +48,16 @@ def seed_key(name: str, seed: int) -> str:
     return f"{name}-{seed}"
 
 
-def best_run(found: Found) -> Found:
-    """Of a search: the run with the lowest average error on the dev set; of FERERO among those that keep its levels.
-
-    Where no run keeps them, the one that fails least.
-    """
-    runs: Sequence[Found] = found["runs"]
-    return min(runs, key=lambda run: (_failure(run), run["dev"]["average"]))
-
-
 def runs_of(name: str, found: Mapping[str, Found]) -> list[Found]:
-    """A method's run at each seed that is there, with the step that its search chose."""
-    if search_key(name) not in found:
+    """A method's run at each seed that is there; at the first the best of the steps that are there, without any none.
+
+    Other seeds were run with the best of all steps.
+    """
+    first = tried(name, found)
+    if not first:
         return []
     seeds = sorted(int(key[len(name) + 1 :]) for key in found if re.fullmatch(rf"{name}-\d+", key))
-    return [best_run(found[search_key(name)]), *(found[seed_key(name, seed)] for seed in seeds)]
+    return [best_run(first.values()), *(found[seed_key(name, seed)] for seed in seeds)]
 
 
 def levels_of(plan: Plan, found: Mapping[str, Found], seed: int) -> Levels:
@@ -96,32 +87,21 @@ def pretrain(plan: Plan, seed: int, context: Context) -> Found:
     }
 
 
-def search(plan: Plan, name: str, context: Context) -> Found:
-    """A method with each step, at the first seed; the model of the best run is kept.
-
-    Runs that are finished are not repeated when the part was broken off.
-    """
+def try_rate(plan: Plan, name: str, index: int, context: Context) -> Found:
+    """A method with one of the steps, at the first seed; its model is kept."""
     bench = Bench.of(plan, context)
-    levels = levels_of(plan, context.found, 0) if name.startswith("ferero") else None
-    finished = context.folder / "runs.json"
-    runs: list[Found] = json.loads(finished.read_bytes()) if finished.exists() else []
-    for index, rate in list(enumerate(plan.rates))[len(runs) :]:
-        model = bench.pretrained(context, 0)
-        run = bench.train(
-            model,
-            name,
-            bench.schedule(plan.tuning, rate, every=plan.every),
-            seed=0,
-            levels=levels,
-            checkpoint=context.folder / f"training-{index}.pt",
-            advance=_part_of(context, index, len(plan.rates)),
-        )
-        runs.append(run)
-        if best_run({"runs": runs}) is run:
-            keep_model(model, context.folder)
-        write_whole(finished, json.dumps(runs).encode())
-    finished.unlink()
-    return {"runs": runs}
+    model = bench.pretrained(context, 0)
+    found = bench.train(
+        model,
+        name,
+        bench.schedule(plan.tuning, plan.rates[index], every=plan.every),
+        seed=0,
+        levels=levels_of(plan, context.found, 0) if _is_held(name) else None,
+        checkpoint=context.folder / "training.pt",
+        advance=context.advance,
+    )
+    keep_model(model, context.folder)
+    return found
 
 
 def tune(plan: Plan, name: str, seed: int, context: Context) -> Found:
@@ -130,9 +110,9 @@ def tune(plan: Plan, name: str, seed: int, context: Context) -> Found:
     return bench.train(
         bench.pretrained(context, seed),
         name,
-        bench.schedule(plan.tuning, best_run(context.found[search_key(name)])["rate"], every=plan.every),
+        bench.schedule(plan.tuning, _first(name, context.found)["rate"], every=plan.every),
         seed=seed,
-        levels=levels_of(plan, context.found, seed) if name.startswith("ferero") else None,
+        levels=levels_of(plan, context.found, seed) if _is_held(name) else None,
         checkpoint=context.folder / "training.pt",
         advance=context.advance,
     )
@@ -146,7 +126,7 @@ def sweep(plan: Plan, index: int, context: Context) -> Found:
     return bench.train(
         bench.pretrained(context, 0),
         "ferero",
-        bench.schedule(plan.sweeping, best_run(context.found[search_key("ferero")])["rate"], every=plan.every),
+        bench.schedule(plan.sweeping, _first("ferero", context.found)["rate"], every=plan.every),
         seed=0,
         levels=levels,
         checkpoint=context.folder / "training.pt",
@@ -155,28 +135,42 @@ def sweep(plan: Plan, index: int, context: Context) -> Found:
 
 
 def _method_parts(plan: Plan, name: str) -> list[Part]:
-    title = TITLES[name]
-    return [
-        Part(search_key(name), f"{title}, first seed", partial(search, plan, name)),
-        *(
-            Part(seed_key(name, seed), f"{title}, seed {seed}", partial(tune, plan, name, seed))
-            for seed in range(1, plan.seeds)
-        ),
+    """The steps of the first seed, then the other seeds; under constraints each after those that set its levels."""
+    title, rates = TITLES[name], rate_keys(plan, name)
+    levels = rate_keys(plan, "ls") if _is_held(name) else ()
+    first = [
+        Part(
+            rate_key(name, index),
+            f"{title}, step {rate:g}",
+            partial(try_rate, plan, name, index),
+            after=(start_key(0), *levels),
+        )
+        for index, rate in enumerate(plan.rates)
     ]
+    others = [
+        Part(
+            seed_key(name, seed),
+            f"{title}, seed {seed}",
+            partial(tune, plan, name, seed),
+            after=(start_key(seed), *rates, *((seed_key("ls", seed),) if _is_held(name) else ())),
+        )
+        for seed in range(1, plan.seeds)
+    ]
+    return first + others
 
 
-def _part_of(context: Context, index: int, count: int) -> Callable[[int, int], None]:
-    """Tells how far the whole is, while one of several equal runs goes on."""
-    return lambda done, total: context.advance(index * total + done, count * total)
+def _is_held(name: str) -> bool:
+    """Whether it is trained under the constraints."""
+    return name.startswith("ferero")
+
+
+def _first(name: str, found: Mapping[str, Found]) -> Found:
+    """A method's run at the first seed, with the best step."""
+    return best_run(tried(name, found).values())
 
 
 def _ends(found: Mapping[str, Found], seed: int) -> dict[str, float]:
     """Where linear scalarization ended on the dev set."""
-    run = best_run(found[search_key("ls")]) if seed == 0 else found[seed_key("ls", seed)]
+    run = _first("ls", found) if seed == 0 else found[seed_key("ls", seed)]
     ends: dict[str, float] = run["dev"]["losses"]
     return ends
-
-
-def _failure(run: Found) -> float:
-    """By how much a run fails its levels on the dev set, beyond what is tolerated; 0 without levels."""
-    return 0.0 if run["levels"] is None else Levels(**run["levels"]).failure(run["dev"]["losses"])

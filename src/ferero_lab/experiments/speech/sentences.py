@@ -16,6 +16,7 @@ from ferero_lab.experiments.speech.bench import Bench, start_key
 from ferero_lab.experiments.speech.losses import mixed
 from ferero_lab.experiments.speech.measuring import measure
 from ferero_lab.experiments.speech.plan import Plan
+from ferero_lab.experiments.speech.search import best_key
 from ferero_lab.experiments.speech.sets import Sets
 from ferero_lab.speech.alignment import align
 from ferero_lab.speech.beam import beam
@@ -25,8 +26,6 @@ from ferero_lab.speech.recogniser import Recogniser
 
 __all__ = ["say_sentences"]
 
-_KEPT = {"start": start_key(0), "ls": "ls-search", "ferero": "ferero-search"}
-"""Whose sentences are shown, and the part that kept the model."""
 _SHOWN = (0.25, 0.5, 0.75)
 _PICTURED = 0.1
 """Which utterances of the test set: their place in the order of lengths, whatever is heard in them."""
@@ -47,7 +46,7 @@ def say_sentences(plan: Plan, context: Context) -> Found:
     bench = Bench.of(plan, context)
     models = {
         name: bench.kept(context.folder_of(key)).eval()
-        for name, key in _KEPT.items()
+        for name, key in _kept(context.found).items()
         if (context.folder_of(key) / "model.pt").exists()
     }
     if not models:
@@ -68,6 +67,12 @@ def say_sentences(plan: Plan, context: Context) -> Found:
     ]
     context.advance(3, 3)
     return {"listener": listener, "rates": rates, "sentences": sentences, "pictures": pictures}
+
+
+def _kept(found: Mapping[str, Found]) -> dict[str, str]:
+    """Whose sentences are shown, and the part that kept the model."""
+    best = {name: best_key(name, found) for name in ("ls", "ferero")}
+    return {"start": start_key(0), **{name: key for name, key in best.items() if key is not None}}
 
 
 def _rates(measured: Mapping[str, Any]) -> dict[str, Any]:

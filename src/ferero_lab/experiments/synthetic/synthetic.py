@@ -43,7 +43,8 @@ class Synthetic:
                 run: Callable[..., Found] = partial(solve_scales, column)
                 made.append(Part(f"scale-{column}", f"scale invariance, {COLUMNS[column]}", run))
         if _is_wanted("time", settings) and not settings.methods:
-            made.append(Part("time", "time per iteration", partial(time_methods, settings.mode == "quick")))
+            timed = partial(time_methods, settings.mode == "quick")
+            made.append(Part("time", "time per iteration", timed, alone=True))
         return made
 
     def story(self, settings: Settings, found: Mapping[str, Found]) -> Story:
