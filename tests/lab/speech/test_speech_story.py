@@ -161,7 +161,23 @@ def test_violations_are_of_each_seeds_own_levels() -> None:
     rows = _table(story, "Losses and levels").rows
     assert list(rows[2]) == [
         "FERERO", "0", "10", "2.250", "2.260", "0.010", "0.010 ± 0.010", "0.250", "0.250", "0.000", "0.000 ± 0.050",
+        "1 of 1", "0.000",
     ]  # fmt: skip
+
+
+def test_how_steadily_levels_were_held_is_told_of_the_last_third_of_the_steps() -> None:
+    found = _found()
+    course = found["ferero-rate-0"]["course"]
+    course["steps"] = [0, 6, 7, 8, 9, 10]
+    gaps = (0.25, 0.25, 0.25, 0.35, 0.05, 0.26)  # the level is 0.25; step 6 is before the last third
+    course["held_out"] = [[2.0, 1.0 + gap, 1.0] for gap in gaps]
+    course["held_out"][-1][0] = 2.28  # its gap holds, its cpc does not
+    found["sweep-0"]["course"] = course | {"held_out": [[2.0, 1.5 + gap, 1.0] for gap in gaps]}
+    story = tell_story(PLAN, found)
+    late = story.measures["constraints"]["ferero"][0]["late"]
+    assert late == {"looks": 4, "held": 1, "off": pytest.approx(0.055)}
+    assert list(_table(story, "Losses and levels").rows[2])[-2:] == ["1 of 4", "0.055"]
+    assert list(_table(story, "Swept gap").rows[1])[-2:] == ["0 of 4", "0.255"]
 
 
 @pytest.mark.parametrize(

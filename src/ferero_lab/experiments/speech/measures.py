@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from statistics import fmean, stdev
+from statistics import fmean, median, stdev
 from typing import Any
 
 from ferero_lab.experiments.experiment import Found
 from ferero_lab.experiments.speech.losses import NAMES
 from ferero_lab.experiments.speech.parts import SWEPT, runs_of
 from ferero_lab.experiments.speech.search import best_key, tried
+from ferero_lab.experiments.speech.training import LATE
 from ferero_lab.experiments.speech.wishes import METHODS, Levels
 
 __all__ = [
@@ -63,6 +64,7 @@ def constraint_rows(runs: Sequence[Found], levels: Mapping[int, Levels]) -> list
             "seed": run["seed"],
             "kept": run["course"]["kept"],
             "levels": asdict(levels[run["seed"]]),
+            "late": _late(run, levels[run["seed"]]),
             **{data: _held_to(run[data], levels[run["seed"]]) for data in DATA},
         }
         for run in runs
@@ -92,6 +94,7 @@ def sweep_rows(found: Mapping[str, Found]) -> list[dict[str, Any]]:
             "cpc_level": run["levels"]["cpc"],
             "steps": run["steps"],
             "rate": run["rate"],
+            "late": _late(run, Levels(**run["levels"])),
             **{data: _held_to(run[data], Levels(**run["levels"])) for data in DATA},
             **{f"{data}_average": run[data]["average"] for data in DATA},
         }
@@ -147,6 +150,21 @@ def _held_to(measured: Mapping[str, Any], levels: Levels) -> dict[str, Any]:
         "gap": losses["zh"] - losses["en"],
         "violations": levels.violations(losses),
         "standard_errors": {"cpc": errors["cpc"], "gap": _root_sum(errors["zh"], errors["en"])},
+    }
+
+
+def _late(run: Found, levels: Levels) -> dict[str, Any]:
+    """The looks of the last third: how many there were, how many held the levels, the median distance of the gap."""
+    course = run["course"]
+    looks = [
+        dict(zip(NAMES, losses, strict=True))
+        for step, losses in zip(course["steps"], course["held_out"], strict=True)
+        if step >= LATE * run["steps"]
+    ]
+    return {
+        "looks": len(looks),
+        "held": sum(levels.failure(losses) == 0 for losses in looks),
+        "off": median(levels.violations(losses)["gap"] for losses in looks),
     }
 
 

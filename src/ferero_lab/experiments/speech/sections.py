@@ -71,13 +71,15 @@ def constraint_section(plan: Plan, rows: Mapping[str, Sequence[Mapping[str, Any]
     """How each seed's losses stand to its levels, on dev and test."""
     header = (
         "method", "seed", "step", "ε₁", "cpc, dev", "over ε₁, dev", "over ε₁, test", "ε₂", "zh - en, dev",
-        "off ε₂, dev", "off ε₂, test",
+        "off ε₂, dev", "off ε₂, test", "looks that held", "median off ε₂",
     )  # fmt: skip
     cells = [_level_row(name, row) for name, several in rows.items() for row in several]
     note = (
         f"The bar is {TOLERANCE:g} for each violation on the dev set. On the test set ± is the standard error over "
         "utterances; that of zh - en is the root of the sum of both languages' squares. Linear scalarization knows "
-        "nothing of the levels: its violations say how far they are from where it ends."
+        "nothing of the levels: its violations say how far they are from where it ends. The last two columns are of "
+        "the looks in the last third of the steps: at how many both constraints held within that bar, and the median "
+        "distance of the gap from ε₂."
     )
     text = (
         "Wanted: cpc ≤ ε₁ and zh - en = ε₂. At each seed, "
@@ -108,7 +110,10 @@ def steering_section(run: Found) -> Section:
 
 def sweep_section(rows: Sequence[Mapping[str, Any]], worst: float, bar: float) -> Section:
     """The gap asked for and reached."""
-    header = ("asked for", "dev set", "off", "test set", "off", "cpc over its bound, dev", "average error, test")
+    header = (
+        "asked for", "dev set", "off", "test set", "off", "cpc over its bound, dev", "average error, test",
+        "looks that held", "median off",
+    )  # fmt: skip
     cells = [
         [
             f"{row['asked']:.3f}",
@@ -118,6 +123,7 @@ def sweep_section(rows: Sequence[Mapping[str, Any]], worst: float, bar: float) -
             f"{row['test']['violations']['gap']:.3f}",
             f"{row['dev']['violations']['cpc']:.3f}",
             f"{row['test_average']:.2f} %",
+            *_late_cells(row["late"]),
         ]
         for row in rows
     ]
@@ -127,7 +133,8 @@ def sweep_section(rows: Sequence[Mapping[str, Any]], worst: float, bar: float) -
     )
     note = (
         "One seed. CPC is bounded by where linear scalarization ended. ± and the band: standard error over test "
-        "utterances. Gaps in nats for each symbol, Mandarin minus English."
+        "utterances. Gaps in nats for each symbol, Mandarin minus English. The last two columns as in the table of the "
+        "constraints."
     )
     return Section("Other gaps", text, [sweep_panel(rows)], [Table(header, cells, "Swept gap", note)])
 
@@ -239,7 +246,11 @@ def _level_row(name: str, row: Mapping[str, Any]) -> list[str]:
             f"{row['dev']['violations'][key]:.3f}",
             _sure(test["violations"][key], test["standard_errors"][key]),
         ]
-    return cells
+    return [*cells, *_late_cells(row["late"])]
+
+
+def _late_cells(late: Mapping[str, Any]) -> list[str]:
+    return [f"{late['held']} of {late['looks']}", f"{late['off']:.3f}"]
 
 
 def _sure(value: float, error: float | None) -> str:

@@ -22,10 +22,11 @@ from ferero_lab.experiments.speech.sets import Sets
 from ferero_lab.experiments.speech.wishes import Levels
 from ferero_lab.speech.recogniser import Recogniser
 
-__all__ = ["Course", "Schedule", "Training"]
+__all__ = ["LATE", "Course", "Schedule", "Training"]
 
 _SAVE_AFTER = 60.0
-_LATE = 2 / 3
+
+LATE = 2 / 3
 """From which share of the steps on a model may be kept for holding its levels: the rate has fallen by then."""
 
 
@@ -201,7 +202,7 @@ class Training:
         self.course.held_out.append([losses[name] for name in NAMES])
         for name, values in self.driver.told().items():
             getattr(self.course, name).append(values)
-        is_late = self.done >= _LATE * self.schedule.steps
+        is_late = self.done >= LATE * self.schedule.steps
         if is_late and self._levels is not None and self._levels.failure(losses) == 0:
             self._kept = _Kept(self.done, {name: value.clone() for name, value in self.model.state_dict().items()})
 
