@@ -36,7 +36,11 @@ SHOWN = {
     "images-paper": {"multi-mnist": "images-paper-mnist"},
     "emotions": {"on-the-rays": "emotions-rays"},
     "fairness": {"the-front": "fairness-front", "asked-and-got": "fairness-asked-and-got"},
-    "speech": {"losses-on-the-way": "speech-course", "other-gaps": "speech-gaps"},
+    "speech": {
+        "losses-on-the-way": "speech-course",
+        "other-gaps": "speech-gaps",
+        "a-sentence-in-mandarin": "speech-sentence",
+    },
     "speech-quick": {"losses-on-the-way": "speech-quick-course"},
 }
 """For a result the pictures of its run that docs/experiments.md shows, and their names there."""
