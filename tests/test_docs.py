@@ -109,6 +109,8 @@ def test_tables_of_speech_are_found_in_its_report() -> None:
     assert "| passes of tuning; steps to choose from | 15; 0.0001, 0.0002 |" in settings
     assert "| FERERO | 27.50 ± 1.50 (0.60) |" in module.TABLES["speech-small"](speech_results())
     assert "the paper" not in module.TABLES["speech-small"](speech_results())
+    study = "| of record | 15 | -0.1 | 0.015 | -2.00 ± 1.00 | -1.00, -3.00 | 2.0 | 4.0 |"
+    assert study in module.TABLES["speech-studies"](speech_results())
 
 
 def test_goals_of_speech_are_judged_by_the_experiment() -> None:

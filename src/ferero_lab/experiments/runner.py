@@ -14,7 +14,7 @@ from ferero.errors import FereroError, InputError
 from ferero_lab.experiments import registry
 from ferero_lab.experiments.experiment import Context, Experiment, Found, Part, Settings, Story
 from ferero_lab.experiments.run_folder import RunFolder
-from ferero_lab.experiments.side_by_side import run_side_by_side
+from ferero_lab.experiments.side_by_side import SideBySide
 from ferero_lab.experiments.stage import Stage
 from ferero_lab.report import configuration
 
@@ -82,13 +82,11 @@ def run_experiment(
             with _threads(config["threads"]):
                 found = _run_parts(parts, settings, place, tell)
         else:
-            found = run_side_by_side(
-                experiment, parts, settings, place, jobs=jobs, threads=config["threads"], tell=tell
-            )
+            found = SideBySide(experiment, parts, settings, place, jobs, config["threads"], tell).run()
     except FereroError:
         if is_new and not place.has_begun(
-            [part.key for part in parts]
-        ):  # nothing is lost, and the command can be given again
+            part.key for part in parts
+        ):  # nothing is lost: the command can be given again
             shutil.rmtree(folder)
         raise
     return _write_report(experiment, settings, found, place)

@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 
@@ -19,7 +19,7 @@ from ferero_lab.experiments.schedule import may_start
 from ferero_lab.experiments.stage import Stage
 from ferero_lab.experiments.worker import Answer, work
 
-__all__ = ["LostPartError", "run_side_by_side"]
+__all__ = ["LostPartError", "SideBySide"]
 
 _GRACE = 10.0
 """Seconds in which a process may tidy up before it is killed."""
@@ -27,45 +27,6 @@ _GRACE = 10.0
 
 class LostPartError(FereroError, RuntimeError):
     """The process of a part ended without a word."""
-
-
-def run_side_by_side(
-    experiment: Experiment,
-    parts: Sequence[Part],
-    settings: Settings,
-    place: RunFolder,
-    *,
-    jobs: int,
-    threads: int,
-    tell: Callable[[Stage], None],
-) -> dict[str, Found]:
-    """What the parts gave, in their order; those that are kept are not run again.
-
-    Processes are started as there is work for them, and each runs one part after the other. They are spawned, since
-    one that uses a GPU cannot be forked. When a part fails, no other is started and those that run are stopped.
-
-    Args:
-        experiment: which; it goes to the processes by pickle.
-        parts: of the experiment.
-        settings: the user's.
-        place: where the run is kept.
-        jobs: how many processes.
-        threads: torch's, for a part that is alone; where others run beside it, its share of the cores if that is less.
-        tell: called with a `Stage` as the run proceeds.
-
-    Raises:
-        LostPartError: a process that ended without a word, killed for instance.
-        Exception: what a part raised.
-    """
-    team = _Team(experiment, parts, settings, place, jobs, threads, tell)
-    try:
-        team.read_kept()
-        while len(team.found) < len(parts):
-            team.start()
-            team.hear()
-    finally:
-        team.stop()
-    return {part.key: team.found[part.key] for part in parts}
 
 
 @dataclass
@@ -96,44 +57,70 @@ class _Worker:
         self.process.close()
 
 
-class _Team:
-    """The processes of a run, and what came of them so far."""
+@dataclass
+class SideBySide:
+    """The parts of a run, by several processes.
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        parts: Sequence[Part],
-        settings: Settings,
-        place: RunFolder,
-        jobs: int,
-        threads: int,
-        tell: Callable[[Stage], None],
-    ) -> None:
-        self.found: dict[str, Found] = {}
-        self._work = (experiment, settings, place.path)
-        self._parts, self._place, self._jobs, self._threads, self._tell = parts, place, jobs, threads, tell
-        self._workers: list[_Worker] = []
+    Processes are started as there is work for them, and each runs one part after the other. They are spawned, since
+    one that uses a GPU cannot be forked. When a part fails, no other is started and those that run are stopped.
 
-    def read_kept(self) -> None:
+    Attributes:
+        experiment: which; it goes to the processes by pickle.
+        parts: of the experiment.
+        settings: the user's.
+        place: where the run is kept.
+        jobs: how many processes.
+        threads: torch's, for a part that is alone; where others run beside it, its share of the cores if that is less.
+        tell: called with a `Stage` as the run proceeds.
+        found: what the parts gave so far, by key.
+    """
+
+    experiment: Experiment
+    parts: Sequence[Part]
+    settings: Settings
+    place: RunFolder
+    jobs: int
+    threads: int
+    tell: Callable[[Stage], None]
+    found: dict[str, Found] = field(default_factory=dict, init=False)
+    _workers: list[_Worker] = field(default_factory=list, init=False)
+
+    def run(self) -> dict[str, Found]:
+        """What the parts gave, in their order; those that are kept are not run again.
+
+        Raises:
+            LostPartError: a process that ended without a word, killed for instance.
+            Exception: what a part raised.
+        """
+        try:
+            self._read_kept()
+            while len(self.found) < len(self.parts):
+                self._start()
+                self._hear()
+        finally:
+            self._dismiss_all_but(None)
+        return {part.key: self.found[part.key] for part in self.parts}
+
+    def _read_kept(self) -> None:
         """What an earlier run has finished."""
-        for part in self._parts:
-            kept = self._place.kept(part.key)
+        for part in self.parts:
+            kept = self.place.kept(part.key)
             if kept is not None:
                 self.found[part.key] = kept
                 self._say(part.title, ended="kept")
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """What may start now."""
         running = [part.key for part in self._running()]
-        for part in may_start(self._parts, self.found, running, self._jobs):
-            self._place.checkpoints(part.key)  # made here, where empty ones are taken away
+        for part in may_start(self.parts, self.found, running, self.jobs):
+            self.place.checkpoints(part.key)  # made here, where empty ones are taken away
             worker = next((each for each in self._workers if each.part is None), None) or self._new()
             if part.alone:
                 self._dismiss_all_but(worker)  # idle ones still hold memory of the GPU
-            worker.give(part, self._threads if part.alone else _share(self._threads, self._jobs))
+            worker.give(part, self.threads if part.alone else _share(self.threads, self.jobs))
             self._say_running()
 
-    def hear(self) -> None:
+    def _hear(self) -> None:
         """Waits for a word, and keeps what is finished; of several errors the first is raised."""
         errors: list[Exception] = []
         at_work = {worker.pipe: (worker, worker.part) for worker in self._workers if worker.part is not None}
@@ -148,19 +135,17 @@ class _Team:
             if isinstance(answer, Exception):
                 errors.append(answer)
             else:
-                self.found[part.key] = self._place.keep(part.key, answer)
+                self.found[part.key] = self.place.keep(part.key, answer)
                 self._say(part.title, ended="run")
         if errors:
             raise errors[0]
 
-    def stop(self) -> None:
-        """Ends all processes, whatever they do."""
-        self._dismiss_all_but(None)
-
     def _new(self) -> _Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        process = context.Process(target=work, args=(theirs, *self._work), daemon=True)
+        process = context.Process(
+            target=work, args=(theirs, self.experiment, self.settings, self.place.path), daemon=True
+        )
         with _unheard_interrupts():
             process.start()
         theirs.close()
@@ -185,7 +170,7 @@ class _Team:
 
     def _say(self, title: str, ended: str = "") -> None:
         share = sum(worker.share for worker in self._workers)
-        self._tell(Stage(title, len(self.found), len(self._parts), share, ended))
+        self.tell(Stage(title, len(self.found), len(self.parts), share, ended))
 
 
 def _answer_of(worker: _Worker, part: Part) -> Answer:
