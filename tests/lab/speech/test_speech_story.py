@@ -197,6 +197,15 @@ def test_the_bar_on_the_average_error(en: tuple[float, float], zh: tuple[float, 
     assert tell_story(PLAN, found).measures["bars"]["average_error"]["is_met"] is is_met
 
 
+def test_a_single_utterance_has_no_standard_error() -> None:
+    found = _found()
+    for one in found.values():
+        for data in ("dev", "test"):
+            if data in one:
+                one[data]["standard_errors"] = {"cpc": None, "zh": None, "en": None}
+    assert "and by at most 0.015 on the test set" in tell_story(PLAN, found).lead
+
+
 def test_one_seed_has_no_standard_error_over_seeds() -> None:
     found = {key: one for key, one in _found().items() if key not in {"pretrain-1", "ls-1", "ferero-1", "sweep-1"}}
     story = tell_story(PLAN, found)
@@ -263,6 +272,7 @@ def test_the_lead_says_what_was_trained_and_what_came_out() -> None:
     assert "2 seeds" in lead
     assert "-2.00 ± 1.00 (standard error over seeds) points" in lead
     assert "at most 0.015 on the dev set, which drives them (bar 0.02, met)" in lead
+    assert "of all looks at the dev set in the last third of the steps, 2 of 2 had both constraints within 0.02" in lead
     assert "1.04 times" in lead
 
 
