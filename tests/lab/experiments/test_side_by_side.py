@@ -185,6 +185,14 @@ def test_a_part_reads_what_it_names_and_no_more(tmp_path):
     }
 
 
+def test_beside_others_a_part_has_its_share_of_the_threads_and_alone_all_of_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    made = MadeUp(parts_={"time": {"alone": True}, "one": {}}, defaults={"threads": 3})
+    run_experiment(made, Settings(mode="quick"), tmp_path / "run", jobs=2)
+    assert {key: found["threads"] for key, found in parts_of(tmp_path / "run").items()} == {"one": 2, "time": 3}
+
+
 def test_each_process_has_its_share_of_the_cores(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
