@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from ferero.methods.control import FereroPI
+from ferero.methods.ferero_pi import FereroPI
 from ferero.preference import Preference, objectives
 from ferero.training import Steer
 from ferero.training.report import ADVICE

@@ -13,7 +13,7 @@ from torch import nn
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnknownNameError, UnsupportedError
 from ferero.methods import Ferero, FereroSA, Observation
-from ferero.methods.control import FereroPI
+from ferero.methods.ferero_pi import FereroPI
 from ferero.preference import Preference, objectives
 from ferero.training import Steer
 

@@ -19,7 +19,7 @@ from ferero.fronts.progress import Watcher, read_watcher
 from ferero.fronts.trained import Trained
 from ferero.geometry.arrays import ArrayLike
 from ferero.methods import Method
-from ferero.methods.control import FereroPI
+from ferero.methods.ferero_pi import FereroPI
 from ferero.preference import Preference
 from ferero.training.ensemble import Ensemble, Members, read_batches
 from ferero.training.ensemble.batches import Order, read_examples

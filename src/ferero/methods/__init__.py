@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from ferero.methods.base import Decision, Diagnosing, Diagnosis, Merited, Method, Observation, Steps, check_observation
-from ferero.methods.control import FereroPI, FereroPIState
 from ferero.methods.epo import EPO, EPOState
 from ferero.methods.ferero import Ferero
+from ferero.methods.ferero_pi import FereroPI, FereroPIState
 from ferero.methods.learned_gramian import FereroQG, FereroQGState
 from ferero.methods.mgda import MGDA
 from ferero.methods.pmtl import PMTL, PMTLState

@@ -135,15 +135,13 @@ class Method(Protocol[State]):
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What a controller says about its constraints, (..., m_g + m_h) each, bool.
+    """What a controller says about its constraints.
 
     Attributes:
-        saturated: Multipliers that are at their bound.
-        oscillating: Violations that swing to and fro without dying out.
+        saturated: Those that have all the weight there is and are still violated, (..., m_g + m_h), bool.
     """
 
     saturated: Tensor
-    oscillating: Tensor
 
 
 @runtime_checkable

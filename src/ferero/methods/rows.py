@@ -1,7 +1,7 @@
-"""The constraints of a preference as one block of rows, inequalities first, and the metric their sizes are measured by.
+"""The constraints of a preference as rows ``B F + b``, inequalities first, each as the short list of its own terms.
 
-Rows that belong together form a *channel*: every inequality is one, and all equalities are one, because their rows are
-only a basis: what is done with them must not change when another basis is chosen.
+A bound names one loss, a difference two: what a row costs is what it names, not how many losses there are. So two
+thousand bounds on a thousand losses are two thousand numbers, and not two million.
 """
 
 from __future__ import annotations
@@ -14,139 +14,101 @@ from torch import Tensor
 
 from ferero.preference import Preference
 
-__all__ = ["Metric", "Rows", "rows_of"]
-
-_RIDGE = 1e-10  # relative; lets equalities that repeat each other share one multiplier
+__all__ = ["Rows", "rows_of"]
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """r = m_g + m_h rows over m losses, in c channels, and the order they stand beside.
+    """r = m_g + m_h rows over m losses, of n terms at most; of a stack with a leading dimension.
 
     Attributes:
         A: The rows of the order, (..., k, m).
-        B: ``[B_g; B_h]``, (..., r, m).
+        columns: Which losses each row names, (..., r, n); what is left over repeats loss 0.
+        coefficients: Their coefficients, (..., r, n), 0 for what is left over.
         b: ``[b_g; b_h]``, (..., r).
-        levels: b of the rows that losses of 0 do not meet, 0 for others, (..., r); None where all are 0.
-        margins: z of each row, 0 for equalities, (..., r); None where all are 0.
-        names: Which losses occur in each row, (..., r, m), bool.
-        shares: 1 / (number of losses in a channel) for those losses, (..., c, m).
-        is_real: Rows that are no padding, (..., r), bool.
-        real: The same as numbers.
-        is_inequality: (r,), bool.
-        channel: The channel of each row, (r,).
-        first: The first row of each channel, (c,).
-        members: 1 where a row belongs to a channel, (r, c).
-        together: 1 where two rows share a channel, (r, r).
-        constants: ``b b^T`` within channels, (..., r, r).
         m_g: The number of inequalities.
+        is_real: Rows that are no padding of a stack, (..., r), bool.
+        real: The same as numbers.
+        margins: z of each row, 0 for equalities, (..., r); None where all are 0.
+        places: Which rows name each loss, (..., m, n'), and
+        transposed: with which coefficients, (..., m, n').
     """
 
     A: Tensor
-    B: Tensor
+    columns: Tensor
+    coefficients: Tensor
     b: Tensor
-    levels: Tensor | None
-    margins: Tensor | None
-    names: Tensor
-    shares: Tensor
+    m_g: int
     is_real: Tensor
     real: Tensor
-    is_inequality: Tensor
-    channel: Tensor
-    first: Tensor
-    members: Tensor
-    together: Tensor
-    constants: Tensor
-    m_g: int
+    margins: Tensor | None
+    places: Tensor
+    transposed: Tensor
 
     @property
     def count(self) -> int:
-        """R."""
-        return self.B.shape[-2]
+        """The number r of rows."""
+        return self.b.shape[-1]
+
+    def pick(self, losses: Tensor) -> Tensor:
+        """What each row names of anything that there is one of for each loss, (..., r, n) for (..., m)."""
+        return _pick(losses, self.columns)
+
+    def terms(self, losses: Tensor) -> Tensor:
+        """``B_ji F_i`` of the losses that each row names, (..., r, n), for losses (..., m)."""
+        return self.coefficients * self.pick(losses)
 
     def values(self, losses: Tensor) -> Tensor:
         """``B F + b``, (..., r): G, then H."""
-        return (self.B @ losses[..., None])[..., 0] + self.b
+        return self.terms(losses).sum(dim=-1) + self.b
 
-    def metric(self, magnitude: Tensor, arrived: Tensor | None = None) -> Metric:
-        """The metric for losses of size ``magnitude`` (..., m), over the rows that have arrived (..., r), 0 or 1."""
-        D = (self.B * magnitude.square()[..., None, :]) @ self.B.mT * self.together + self.constants
-        if arrived is not None:
-            D = D * (arrived[..., :, None] * arrived[..., None, :])
-        if D.shape[-1] == 0:
-            return Metric(self, D, D)
-        largest = (D.diagonal(dim1=-2, dim2=-1)[..., None] * self.together).amax(dim=-2)
-        ridge = _RIDGE * largest + (largest == 0)
-        if arrived is not None:
-            ridge = ridge + (1 - arrived) * largest
-        D = D + torch.diag_embed(ridge)
-        return Metric(self, D, D.reciprocal() if D.shape[-1] == 1 else torch.linalg.inv_ex(D).inverse)
+    def combine(self, multipliers: Tensor) -> Tensor:
+        """``B^T lam``, (..., m), for multipliers (..., r)."""
+        return (self.transposed * _pick(multipliers, self.places)).sum(dim=-1)
 
-    def by_row(self, channels: Tensor) -> Tensor:
-        """(..., c) to (..., r)."""
-        return channels.index_select(-1, self.channel)
+    def name_any(self, losses: Tensor) -> Tensor:
+        """Rows, (..., r), that name one of the marked losses, (..., m), bool."""
+        return (self.pick(losses) & (self.coefficients != 0)).any(dim=-1)
 
-    def by_channel(self, rows: Tensor) -> Tensor:
-        """(..., r) to (..., c): that of each channel's first row."""
-        return rows.index_select(-1, self.first)
+    def name_only(self, losses: Tensor) -> Tensor:
+        """Rows, (..., r), that name none but the marked losses, (..., m), bool."""
+        return (self.pick(losses) | (self.coefficients == 0)).all(dim=-1)
 
 
-@dataclass(frozen=True, eq=False)
-class Metric:
-    """``D = B S^2 B^T + b b^T`` with S the sizes of the losses: the squared size of each row's own terms.
-
-    Attributes:
-        rows: What it measures.
-        D: (..., r, r).
-        inverse: Its inverse.
-    """
-
-    rows: Rows
-    D: Tensor
-    inverse: Tensor
-
-    def divide(self, values: Tensor) -> Tensor:
-        """``D^-1 v``, (..., r)."""
-        return (values[..., None, :] @ self.inverse)[..., 0, :]
-
-    def squares(self, values: Tensor) -> Tensor:
-        """``v^T D^-1 v`` in each channel, (..., k, c) for k vectors (..., k, r)."""
-        return (values * (values @ self.inverse)) @ self.rows.members
-
-    def sizes(self, multipliers: Tensor) -> Tensor:
-        """``sqrt(lam^T D lam)`` in each channel, (..., c) for multipliers (..., r)."""
-        products = multipliers * (multipliers[..., None, :] @ self.D)[..., 0, :]
-        return (products @ self.rows.members).clamp(min=0).sqrt()
+def _pick(values: Tensor, places: Tensor) -> Tensor:
+    """``values[..., places]``, (..., r, n) for values (..., m), with the stack's own places where there is one."""
+    if places.ndim == 2:
+        return values.index_select(-1, places.flatten()).unflatten(-1, places.shape)
+    wide = values[..., None, :].expand(*values.shape[:-1], places.shape[-2], values.shape[-1])
+    return wide.gather(-1, places.expand(*wide.shape[:-1], places.shape[-1]))
 
 
 @lru_cache(maxsize=256)
 def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) -> Rows:
     """The rows of a preference on a device; kept, since they are asked for at every step."""
     p = preference.to(device, dtype)
-    m_g, m_h = p.m_g, p.m_h
     B, b = torch.cat([p.B_g, p.B_h], dim=-2), torch.cat([p.b_g, p.b_h], dim=-1)
-    channel = torch.tensor([*range(m_g), *[m_g] * m_h], dtype=torch.long, device=device)
-    first = torch.tensor([*range(m_g), *[m_g] * (m_h > 0)], dtype=torch.long, device=device)
-    members = (channel[:, None] == torch.arange(len(first), device=device)).to(dtype)
-    together = members @ members.T
-    in_channel = (members.T @ (B != 0).to(dtype) > 0).to(dtype)
-    levels = torch.cat([p.b_g.clamp(min=0), p.b_h], dim=-1)
     margins = torch.cat([p.margins, torch.zeros_like(p.b_h)], dim=-1)
+    is_real = (B != 0).any(dim=-1)
     return Rows(
         p.A,
-        B,
+        *_short(B),
         b,
-        levels if bool((levels != 0).any()) else None,
+        p.m_g,
+        is_real,
+        is_real.to(dtype),
         margins if bool((margins > 0).any()) else None,
-        B != 0,
-        in_channel / in_channel.sum(dim=-1, keepdim=True).clamp(min=1),
-        (B != 0).any(dim=-1),
-        (B != 0).any(dim=-1).to(dtype),
-        torch.arange(m_g + m_h, device=device) < m_g,
-        channel,
-        first,
-        members,
-        together,
-        b[..., :, None] * b[..., None, :] * together,
-        m_g,
+        *_short(B.mT),
     )
+
+
+def _short(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """Where each row is not 0, (..., r, n), and what it is there; n is the longest row's, and at least 1."""
+    is_there = matrix != 0
+    most = max(1, int(is_there.sum(dim=-1).max()) if matrix.numel() else 1)
+    if matrix.shape[-1] == 0:
+        empty = matrix.new_zeros(*matrix.shape[:-1], 1)
+        return empty.long(), empty
+    places = is_there.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[..., :most]
+    found = matrix.gather(-1, places)
+    return torch.where(found != 0, places, 0), found

@@ -18,6 +18,7 @@ from ferero.training.held_out import Correction
 __all__ = ["Record", "advance_record", "batch_noise", "shift_record", "standard_error", "swing", "tracked"]
 
 _LONG = 4 * windows.MEMORY
+_BY_CHANCE = 0.2  # share of the variance that a hundred independent values may seem to have in common
 _NEAR = 1 / 6  # of the way that a mean has come: half of what is left of it while the way goes on
 
 
@@ -127,11 +128,11 @@ def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, i
     """
     change = new.apply(tracked(record)) - old.apply(tracked(record))
     is_new = is_metric & (old.observed == 0) & (new.observed > 0)
-    by = (rows.B @ change[..., None])[..., 0]
+    by = rows.terms(change).sum(dim=-1)
     return replace(
         record,
         latest=record.latest + change,
-        updates=torch.where((rows.names & is_new[..., None, :]).any(dim=-1), 0.0, record.updates),
+        updates=torch.where(rows.name_any(is_new), 0.0, record.updates),
         last=record.last + by,
         mean=record.mean + by,
         long_mean=record.long_mean + by,
@@ -140,8 +141,7 @@ def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, i
 
 def _touched(rows: Rows, seen: Tensor, present: Tensor) -> Tensor:
     """1 for rows (r,) with news, once all their losses have arrived, else 0."""
-    is_known = (~rows.names | (seen > 0)[..., None, :]).all(dim=-1)
-    return (is_known & (rows.names & present).any(dim=-1)).to(seen.dtype)
+    return (rows.name_only(seen > 0) & rows.name_any(present)).to(seen.dtype)
 
 
 def standard_error(record: Record) -> Tensor:
@@ -159,15 +159,17 @@ def standard_error(record: Record) -> Tensor:
 def swing(record: Record) -> Tensor:
     """How far each row's value moves about with the model, one standard deviation, (r,).
 
-    What successive batches share is the model's, what they do not is their noise; a steady drift is taken off: it
-    makes the values vary by how far the present is ahead of their mean.
+    What successive batches share, or have opposite, is the model's; what they do not is their noise. A fifth of the
+    variance may look shared by chance, and a steady drift is taken off: it makes the values vary by how far the present
+    is ahead of their mean.
     """
-    return (record.covariance - _ahead(record).square()).clamp(min=0).sqrt()
+    shared = record.covariance.abs() - _BY_CHANCE * record.variance - _ahead(record).square()
+    return (shared.clamp(min=0) / (1 - _BY_CHANCE)).sqrt()
 
 
 def batch_noise(record: Record) -> Tensor:
     """One standard deviation of what successive values of each row do not share, (r,): the luck of the batches."""
-    return (record.variance - record.covariance).clamp(min=0).sqrt()
+    return (record.variance - record.covariance.abs()).clamp(min=0).sqrt()
 
 
 def _ahead(record: Record) -> Tensor:

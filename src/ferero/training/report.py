@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from ferero.methods import windows
 from ferero.methods.base import Diagnosing, Diagnosis, Method
-from ferero.methods.rows import rows_of
+from ferero.methods.rows import Rows, rows_of
 from ferero.preference import Preference
 from ferero.training.record import Record, batch_noise, standard_error, swing
 
@@ -19,28 +20,24 @@ __all__ = ["ConstraintReport", "Report", "Status", "diagnosis_of", "judge_losses
 
 Status = Literal["met", "met_within_noise", "not_met", "saturated", "oscillating"]
 _ORDER: tuple[Status, ...] = ("met", "met_within_noise", "not_met", "saturated", "oscillating")
-_TOLERANCE = 0.01  # violation relative to the size of the constraint's own terms that still counts as met
+_TOLERANCE = 0.01  # share of the bound that a constraint may be off by and still count as met
 _EXCUSED = 0.05  # the most that noise excuses, likewise
+_SWINGS = 0.1  # how far single models may swing about it, one standard deviation, likewise
 _NOTABLE = 0.02  # a swing that is worth a word, likewise
 _ROOM = 0.1  # what is left under a bound that is worth a word, likewise
-_LARGEST = 5.0  # times abs(b): the most that this size counts as, where b is not 0
 _RARE = 10.0  # usual intervals that a loss may stay away for, and at least a memory
-_ALIKE = 0.9  # share of a variance that is motion from which it is no noise
-_LARGE = 0.05  # of the largest loss: swings that matter
-_ENOUGH = 50  # values before swings are believed
 ADVICE: dict[Status, str] = {
     "met": "Met. Nothing to do.",
-    "met_within_noise": "Met as far as the noise of the batches lets one see; a larger batch or a lower learning rate "
-    "would make it sure, and for an inequality .with_margin(z).",
-    "not_met": "Not met yet. If the trend is towards it, train on; otherwise give the controller more time or a larger "
-    "learning rate, or see whether another constraint stands against it, or whether this loss alone can get there. "
-    "Where the std. error is as large as what it is off by, the batches are too noisy to tell: take larger ones.",
-    "saturated": "Its multiplier is at the bound and the constraint is still violated. Ask for less: this model may "
-    "not be able to get there, or not beside the other wishes; or allow a larger multiplier, "
-    "Steer(preference, FereroPI(bound=30)); or, if another loss begins so near its optimum that its size is tiny, "
-    "train on this one alone for a few steps first.",
-    "oscillating": "It swings to and fro. Lower the learning rate or the momentum, or the method's own gain: FereroPI, "
-    "which has lowered its integral gain already, by integral_time=, FereroSA by gamma=.",
+    "met_within_noise": "Met, within batch noise: a larger batch or a lower learning rate would make it sure, and for "
+    "an inequality .with_margin(z).",
+    "not_met": "Not met yet. If the trend is towards it, train on; otherwise see whether another constraint stands "
+    "against it, or whether this loss alone can get there. Where the std. error is as large as what it is off by, the "
+    "batches are too noisy to tell: take larger ones.",
+    "saturated": "The constraint has all the weight there is, and is violated without getting nearer: this model "
+    "cannot meet it, or not beside the other constraints. Ask for less, or for a larger model.",
+    "oscillating": "Single models swing about it by more than a tenth of the bound. Lower the learning rate or "
+    "the momentum, take larger batches, or average weights over steps; FereroPI also has a lower gain, "
+    "FereroPI(proportional=2).",
 }
 
 
@@ -50,12 +47,14 @@ class ConstraintReport:
 
     Attributes:
         label: The constraint as it was written.
-        value: Left minus right, averaged over about 100 steps: wanted <= 0, or == 0.
-        standard_error: Of that average as a figure for the present: its noise, and how far the model has moved since.
+        value: Left minus right, averaged over about 100 steps: wanted <= 0, or == 0. Where the last values have left
+            that average by more than their noise, their level.
+        standard_error: Of that value as a figure for the present: its noise, and how far the model has moved since.
+        allowed: What it may be off by: a hundredth of the bound, or of the largest term where the bound is 0.
         swing: How far the value moves about with the model itself, one standard deviation.
         margin: What the value is to stay below 0 by: z standard errors.
         multiplier: The weight of the constraint in the loss.
-        saturated: Whether it is at its bound.
+        saturated: Whether it has all the weight there is, and is violated without getting nearer.
         trend: The average over about 100 steps less that over about 400.
         status: The verdict.
         advice: What to do.
@@ -64,6 +63,7 @@ class ConstraintReport:
     label: str
     value: float
     standard_error: float
+    allowed: float
     swing: float
     margin: float
     multiplier: float
@@ -123,31 +123,32 @@ def make_report(
         observed: How often each loss was measured elsewhere, (m,).
     """
     rows_now = rows_of(preference, record.mean.device, record.mean.dtype)
-    values, spread = (record.mean + rows_now.B @ change).cpu(), standard_error(record).cpu()
-    today, swings = rows_now.values(losses.to(record.mean).nan_to_num(nan=0.0)).cpu(), swing(record).cpu()
-    sizes, noise = _sizes(preference, losses.detach().cpu().to(values)), batch_noise(record).cpu()
-    margins = torch.cat([preference.margins, torch.zeros(preference.m_h)]).to(values) * spread
-    trend = (record.mean - record.long_mean).cpu()
-    lam = multipliers[preference.A.shape[-2] :].cpu()
-    none = torch.zeros(len(values), dtype=torch.bool)
-    saturated, swinging = none, none
-    if diagnosis is not None:
-        saturated, swinging = diagnosis.saturated.cpu(), diagnosis.oscillating.cpu()
-    else:
-        swinging = _swings(record).cpu() & (values.abs() <= _TOLERANCE * sizes + 2 * spread)
+    shift = rows_now.terms(change).sum(dim=-1)
+    today = rows_now.values(losses.to(record.mean).nan_to_num(nan=0.0))
+    values, spread = _present(record, record.mean + shift, today)
+    margins = torch.cat([preference.margins, preference.margins.new_zeros(preference.m_h)]).to(values) * spread
+    sizes = _sizes(rows_now, losses.detach().to(record.mean))
+    lam = multipliers[preference.A.shape[-2] :]
+    saturated = torch.zeros_like(values, dtype=torch.bool) if diagnosis is None else diagnosis.saturated
+    figures = (values, spread, _TOLERANCE * sizes, swing(record), margins, lam, record.mean - record.long_mean)
+    columns = [figure.detach().cpu().tolist() for figure in (*figures, saturated)]
     waiting = _waiting(preference, record, observed)
+    absent = _absent(preference, rows_now, waiting)
     rows = []
     for i, label in enumerate((*preference.labels_g, *preference.labels_h)):
-        value, error, margin, size = float(values[i]), float(spread[i]), float(margins[i]), float(sizes[i])
+        value, error, allowed, swings, margin, multiplier, trend, is_full = (column[i] for column in columns)
         is_inequality = i < preference.m_g
-        away, now = (one + margin if is_inequality else abs(one) for one in (value, float(today[i])))
-        status = _judge(away, now, error, float(noise[i]), size, bool(saturated[i]), bool(swinging[i]))
-        advice = ADVICE[status] + _remark(preference, status, value if is_inequality else 0.0, float(swings[i]), size)
-        missing = [waiting[n] for n, c in zip(preference.names, _row(preference, i), strict=True) if c and n in waiting]
-        if missing:
-            status, advice = "not_met", " ".join(missing)
-        figures = (float(lam[i]), bool(saturated[i]), float(trend[i]))
-        rows.append(ConstraintReport(label, value, error, float(swings[i]), margin, *figures, status, advice))
+        away = value + margin if is_inequality else abs(value)
+        status = _judge(away, error, allowed, swings, is_full)
+        room = -value if is_inequality and len(preference.A) > 1 else 0.0
+        advice = ADVICE[status] + _remark(status, room, swings, allowed)
+        if i in absent:
+            status, advice = "not_met", " ".join(absent[i])
+        rows.append(
+            ConstraintReport(
+                label, value, error, allowed, swings, margin, multiplier, is_full, trend, status, advice
+            )
+        )  # fmt: skip
     worst = max(rows, key=lambda row: _ORDER.index(row.status), default=None)
     status = "met" if worst is None else worst.status
     advice = "There is no constraint: the losses are minimised." if worst is None else _of(worst)
@@ -168,15 +169,15 @@ def make_report(
 def judge_losses(preference: Preference, losses: Tensor, report: Report) -> tuple[Status, str]:
     """The verdict on losses (m,) that were measured on all data, and what to do about it.
 
-    What is off by no more than training could see in its batches, and by no more than a twentieth of the constraint's
-    own terms, is met within noise; beyond that it is not met.
+    What is off by no more than training could see in its batches, and by no more than a twentieth of the bound, is met
+    within noise; beyond that it is not met.
 
     Args:
         preference: What is wanted.
         losses: The measured losses.
         report: What training itself saw: how large the noise is, and where a constraint is not met, why.
     """
-    sizes = _sizes(preference, losses)
+    sizes = _sizes(rows_of(preference, losses.device, losses.dtype), losses)
     away = preference.violation(losses) - _TOLERANCE * sizes
     if bool((away <= 0).all()):
         return "met", ADVICE["met"] if len(sizes) else report.advice
@@ -199,15 +200,15 @@ def metrics_of(
     """Flat figures for a logger.
 
     ``ferero/merit`` orders checkpoints: feasible ones by their objective o, as ``o / (1 + |o|)``, below 1; the others
-    above 1, by their largest violation relative to the size of the constraint's own terms. A violation is today's or
-    the mean's, whichever is larger: of many checkpoints the lowest would else be one whose batches had luck.
+    above 1, by their largest violation relative to the bound. A violation is today's or the mean's, whichever is
+    larger: of many checkpoints the lowest would else be one whose batches had luck.
     """
     F = losses.detach().cpu()
     labels = _distinct((*preference.labels_g, *preference.labels_h))
     violation = preference.violation(F)
     mean, m_g = record.mean.cpu(), preference.m_g
     of_mean = torch.cat([mean[:m_g].clamp(min=0), mean[m_g:].abs()])
-    relative = torch.maximum(violation, of_mean.to(violation)) / _sizes(preference, F)
+    relative = torch.maximum(violation, of_mean.to(violation)) / _sizes(rows_of(preference, F.device, F.dtype), F)
     worst = float(relative.max()) if labels else 0.0
     k = preference.A.shape[-2]
     lam_f = multipliers[:k].detach().cpu()
@@ -232,74 +233,83 @@ def _waiting(preference: Preference, record: Record, observed: Tensor) -> dict[s
         if seen == 0:
             sentences[name] = f"{name} has not arrived yet: is it in the losses?"
         elif steps - arrived > max(windows.MEMORY, _RARE * arrived / seen):
-            sentences[name] = f"{name} has not arrived for {steps - arrived:.0f} steps: its value is that of then."
+            sentences[name] = f"{name} has not arrived for {steps - arrived:.0f} steps: showing its last known value."
         elif name in preference.measured and times == 0:
             sentences[name] = f"{name} has not been measured yet: call steer.observe({name}=...)."
     return sentences
 
 
+def _absent(preference: Preference, rows: Rows, waiting: dict[str, str]) -> dict[int, list[str]]:
+    """The sentences about losses that are not known, by the number of each row that names one."""
+    found: dict[int, list[str]] = {}
+    for name, sentence in waiting.items():
+        marked = torch.tensor([other == name for other in preference.names], device=rows.b.device)
+        for i in torch.nonzero(rows.name_any(marked))[:, 0].tolist():
+            found.setdefault(i, []).append(sentence)
+    return found
+
+
 def _distinct(labels: tuple[str, ...]) -> list[str]:
     """Labels that repeat (the rows of a ray) get a number."""
-    return [
-        label if labels.count(label) == 1 else f"{label} [{labels[: i + 1].count(label)}]"
-        for i, label in enumerate(labels)
-    ]
+    total, so_far = Counter(labels), Counter[str]()
+    found = []
+    for label in labels:
+        so_far[label] += 1
+        found.append(label if total[label] == 1 else f"{label} [{so_far[label]}]")
+    return found
 
 
-def _judge(
-    away: float, now: float, error: float, noise: float, size: float, is_saturated: bool, is_swinging: bool
-) -> Status:
-    """From how far the mean and the present value are off, and the size of the constraint's own terms.
+def _present(record: Record, mean: Tensor, today: Tensor) -> tuple[Tensor, Tensor]:
+    """The value of each row for the present, (r,), and its standard error.
 
-    A mean that is right for sure says nothing of a value that has left it by more than the luck of two batches.
+    It is the mean, unless today's level has left that by more than the noise of single values and the mean's own.
     """
-    if is_swinging:
+    error, noise = standard_error(record), batch_noise(record)
+    has_left = (today - mean).abs() > 2 * (error + noise)
+    return torch.where(has_left, today, mean), torch.where(has_left, noise, error)
+
+
+def _judge(away: float, error: float, allowed: float, swing: float, is_saturated: bool) -> Status:
+    """From how far a constraint is off, all figures of which its line of the report shows.
+
+        oscillating        swing > a tenth of the bound, and off by no more than twice the swing
+        met                off + 2 std. errors <= allowed
+        met_within_noise   off <= allowed + 2 std. errors, of which at most a twentieth of the bound counts
+        saturated          the constraint has all the weight there is
+        not_met            otherwise
+    """
+    bound = allowed / _TOLERANCE
+    if swing > _SWINGS * bound and away <= allowed + 2 * swing:
         return "oscillating"
-    tolerance = _TOLERANCE * size
-    excused = tolerance + _EXCUSED * size
-    if away + 2 * error <= tolerance and now <= excused + 2 * noise:
+    if away + 2 * error <= allowed:
         return "met"
-    if away <= tolerance + 2 * error and now <= excused:
+    if away <= allowed + min(2 * error, _EXCUSED * bound):
         return "met_within_noise"
     return "saturated" if is_saturated else "not_met"
 
 
-def _remark(preference: Preference, status: Status, value: float, swing: float, size: float) -> str:
+def _remark(status: Status, room: float, swing: float, allowed: float) -> str:
     """What a verdict does not say: room that is left under a bound, single models that swing about a mean."""
     if status not in ("met", "met_within_noise"):
         return ""
-    if value < -_ROOM * size and preference.A.shape[-2] > 1:
+    if room * _TOLERANCE > _ROOM * allowed:
         return (
-            f" There is {-value:.3g} to spare: all losses are minimised, each by its size; if only some matter, "
+            f" There is {room:.3g} to spare: all losses are minimised, each by its size; if only some matter, "
             "name them with minimize=."
         )
-    if swing > _NOTABLE * size:
+    if swing * _TOLERANCE > _NOTABLE * allowed:
         return f" Single models swing by {swing:.2g} about the mean: lower the learning rate, or average weights."
     return ""
 
 
-def _swings(record: Record) -> Tensor:
-    """Rows (r,) whose values move about, and not by the noise of batches: successive ones are alike, or opposite."""
-    variance = record.variance.clamp(min=torch.finfo(record.variance.dtype).tiny)
-    is_motion = (record.covariance / variance).abs() > _ALIKE
-    return is_motion & (variance.sqrt() > _LARGE * record.size.max()) & (record.updates >= _ENOUGH)
+def _sizes(rows: Rows, losses: Tensor) -> Tensor:
+    """What a violation of each row is relative to, (r,): the bound, or its largest term at losses (m,) without one.
 
-
-def _sizes(preference: Preference, losses: Tensor) -> Tensor:
-    """The size of each row's own terms at these losses (m,), (r,): ``sqrt(sum (B_i F_i)^2 + b^2)``, 1 where it is 0.
-
-    Where b is not 0 it is at most 5 abs(b), so that a tolerance is small beside the bound even if that is the bound on
-    a small difference of large losses. A loss that is not known (NaN) adds nothing.
+    A loss that is not known (NaN) adds nothing; 1 where nothing is left.
     """
-    rows = rows_of(preference, losses.device, losses.dtype)
-    size = ((rows.B * losses.nan_to_num(nan=0.0)).square().sum(dim=-1) + rows.b.square()).sqrt()
-    size = torch.where(rows.b == 0, size, torch.minimum(size, _LARGEST * rows.b.abs()))
+    largest = rows.terms(losses.to(rows.b).nan_to_num(nan=0.0)).abs().amax(dim=-1)
+    size = torch.where(rows.b == 0, largest, rows.b.abs())
     return torch.where(size > 0, size, 1.0)
-
-
-def _row(preference: Preference, index: int) -> list[float]:
-    found: list[float] = torch.cat([preference.B_g, preference.B_h])[index].tolist()
-    return found
 
 
 def _of(row: ConstraintReport) -> str:
@@ -309,15 +319,16 @@ def _of(row: ConstraintReport) -> str:
 def _table(rows: tuple[ConstraintReport, ...]) -> list[str]:
     if not rows:
         return []
-    head = ("constraint", "off by", "std. error", "swing", "margin", "multiplier", "trend", "status")
+    head = ("constraint", "off by", "std. error", "allowed", "swing", "margin", "multiplier", "trend", "status")
     cells = [
         (
             row.label,
             f"{row.value:.4g}",
             f"{row.standard_error:.2g}",
+            f"{row.allowed:.2g}",
             f"{row.swing:.2g}",
             f"{row.margin:.2g}",
-            f"{row.multiplier:.3g}" + (" (bound)" if row.saturated else ""),
+            f"{row.multiplier:.3g}" + (" (all)" if row.saturated else ""),
             f"{row.trend:+.2g}",
             row.status,
         )

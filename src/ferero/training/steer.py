@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods.base import Method, Observation
-from ferero.methods.control import FereroPI
+from ferero.methods.ferero_pi import FereroPI
 from ferero.methods.ray import check_understood
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference

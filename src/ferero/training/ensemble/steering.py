@@ -164,7 +164,7 @@ class Steering:
         )
         diagnosis = None
         if all_of_them is not None:
-            diagnosis = Diagnosis(all_of_them.saturated[k, rows], all_of_them.oscillating[k, rows])
+            diagnosis = Diagnosis(all_of_them.saturated[k, rows])
         return make_report(
             preference,
             diagnosis,

@@ -13,7 +13,7 @@ import torch
 
 from ferero.errors import InputError, NonFiniteError
 from ferero.methods import FereroSA, Observation
-from ferero.methods.control import FereroPI, FereroPIState
+from ferero.methods.ferero_pi import FereroPI, FereroPIState
 from ferero.preference import Preference
 
 PI = FereroPI()

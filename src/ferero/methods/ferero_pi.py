@@ -1,0 +1,519 @@
+"""The single loop in the entropic geometry: multipliers as exponentials of logits that the relative violations move."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ferero.errors import InputError
+from ferero.methods.base import Decision, Diagnosis, Observation, check_observation, in_dtype_of
+from ferero.methods.rows import Rows, rows_of
+from ferero.preference import Preference
+
+__all__ = ["FereroPI", "FereroPIState"]
+
+_FIRST = 3  # values whose geometric mean is the unit of a loss: one may be an outlier
+_SMALLEST_RATE = 1 / 128  # of the smoothing
+_AGREEMENT = 0.1  # by how much a full agreement of successive surprises moves its logarithm
+_NOISE_MEMORY = 50.0  # steps over which the variance of surprises is averaged
+_MARGIN_WINDOW = 32.0  # values whose standard error a margin counts in
+_FALLS = 0.9  # a violation below this share of what it was is on its way
+_VISIBLE = 0.01  # relative violation below which there is no hurry
+_HURRY = 10.0  # the most that patience multiplies the integral gain by
+_NEAR = 0.1  # least share of the integral gain far from the constraint
+_LOWEST, _HIGHEST = -10.0, 14.0  # of the logits' integral part
+_PUSH_UP = math.exp(-8)  # a loss's weight turns negative once it has fallen to a factor of about sqrt(this)
+_MOST = 10.0  # the most that constraints may enlarge the sum of all relative weights
+_ALL = 0.99  # share of the weights from which on there is nothing left to give
+_RANGE = 230.0  # logarithms of losses are kept within, 1e-100 to 1e100
+_LARGEST_WEIGHT = 1e30  # finite in single precision
+_EQ_REL = None
+_EQ_START = 0.0
+_RIDGE = 1e-10  # relative; lets equalities that repeat each other share one multiplier
+
+
+@dataclass(frozen=True, eq=False)
+class FereroPIState:
+    """What the controller remembers of m losses, k rows of the order, r rows of constraints and c channels.
+
+    A channel is an inequality, or a loss that equalities name; see `FereroPI`.
+
+    Attributes:
+        seen: How often each loss has arrived, (..., m).
+        latest: The last value of each, (..., m).
+        fresh: 1 for terms of each row whose loss has arrived since the row was last updated, (..., r, n).
+        updates: How often each row of the order and each channel was updated, (..., k + c).
+        units: Logarithms of their first sizes, (..., k + c).
+        sizes: Logarithms of the channels' running sizes, (..., c).
+        level: Smoothed relative violations, (..., c).
+        surprise: What the level failed to predict at the last value, (..., c).
+        variance: Running mean of its square, (..., c).
+        rate: Logarithm of the smoothing rate, (..., c).
+        anchor: The level from which on patience is counted, (..., c).
+        age: Steps since the violation last changed sides or fell by a tenth, (..., c).
+        push: The integral part of the logit that pushes down, (..., c).
+        pull: That of the logit that pushes up, which only equalities have, (..., c).
+        weights: The last weights, (..., m).
+    """
+
+    seen: Tensor
+    latest: Tensor
+    fresh: Tensor
+    updates: Tensor
+    units: Tensor
+    sizes: Tensor
+    level: Tensor
+    surprise: Tensor
+    variance: Tensor
+    rate: Tensor
+    anchor: Tensor
+    age: Tensor
+    push: Tensor
+    pull: Tensor
+    weights: Tensor
+
+    def like(self, losses: Tensor, dtype: torch.dtype) -> FereroPIState:
+        """The same state on the losses' device and with their leading dimensions."""
+        missing = losses.ndim - self.seen.ndim
+        if missing == 0 and self.seen.device == losses.device and self.seen.dtype == dtype:
+            return self
+
+        def move(tensor: Tensor) -> Tensor:
+            tensor = tensor.to(losses.device, dtype)
+            return tensor.expand(*losses.shape[:missing], *tensor.shape) if missing > 0 else tensor
+
+        return FereroPIState(*(move(getattr(self, field.name)) for field in fields(self)))
+
+
+@dataclass(frozen=True)
+class FereroPI:
+    """FERERO's single loop on loss values alone: a logit for every constraint, moved by its relative violation.
+
+    For an inequality ``P <= N``, its positive terms on one side and its negative ones on the other:
+
+        e   = (P - N) / q                  q the running size of the larger side; e is kept within [-1, 1]
+        l  <- l + a (e - l)                the smoothing rate a grows while successive surprises agree
+        u  <- u + k_I h (1 - |l|) e        h = release where l < 0; grows where a violation does not fall by itself
+        lam = exp(u + k_P l) / q_0         k_P from steady, under noise, to proportional, where values are exact
+        w   = w_o / s_0 + B^T lam          w_o the objective; q_0 and s_0 are sizes at the first steps, units only
+
+    times one common factor: the weights of the objective part are those of plain training, and the proportional part
+    only redistributes. A loss that equalities name has a channel of its own, e being its relative displacement from
+    the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``. Where every loss is minimised its logit multiplies
+    its weight, ``w_i exp(u_i + k_P l_i)``, so that a ray is met by positive weights (and a weight turns negative only
+    after it has vanished); where an expression is, two logits, one for each side, are a multiplier of either sign.
+
+    Nothing depends on the units of the losses, on their order, or on the basis chosen for the equalities, except for
+    the common factor. docs/steering.md derives the law from Algorithm 2 of the paper, by mirror ascent with realised
+    slopes, says for which step sizes it is stable, and what of the paper's guarantees is left.
+
+    Cost: that of the weighted sum. Understands every preference. Choose it in training; for smooth deterministic
+    problems `Ferero` in `minimize` is faster and exact.
+
+    Args:
+        proportional: k_P where values carry no noise. Concave fronts need about 3.
+        steady: k_P where values are nothing but noise.
+        integral: k_I, a step of the logit for a relative violation of 1.
+        release: How much more slowly a constraint that holds is let go.
+        patience: Steps after which a violation that does not fall is pursued faster.
+        memory: Steps over which the sizes of the sides are averaged.
+
+    Example:
+        >>> method, preference = FereroPI(), Preference.ray([1.0, 1.0])
+        >>> decision, state = method.update(preference, Observation([2.0, 1.0]), method.init(preference))
+        >>> decision.weights.tolist()[0] > decision.weights.tolist()[1]  # the loss that is too large counts more
+        True
+    """
+
+    requires: ClassVar[frozenset[str]] = frozenset({"losses"})
+    has_merit: ClassVar[bool] = False
+
+    proportional: float = 5.0
+    steady: float = 1.0
+    integral: float = 0.03
+    release: float = 0.3
+    patience: float = 50.0
+    memory: float = 100.0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not 0 < value < math.inf:
+                raise InputError(f"{field.name}: expected a positive finite number, found {value!r}.")
+
+    def understands(self, preference: Preference) -> str | None:  # noqa: ARG002  # part of the protocol
+        """None: it takes every preference."""
+        return None
+
+    def init(self, preference: Preference) -> FereroPIState:
+        """Nothing seen, all logits 0."""
+        m, k = preference.m, preference.A.shape[-2]
+        c = preference.m_g + (m if preference.m_h else 0)
+        terms = rows_of(preference, preference.A.device, preference.A.dtype).columns.shape[-2:]
+
+        def of(*shape: int) -> Tensor:
+            return preference.A.new_zeros(*preference.batch_shape, *shape)
+
+        start = of(c)
+        if preference.m_h and not _multiplies(preference): start[..., preference.m_g:] = _EQ_START
+        return FereroPIState(
+            of(m), of(m), of(*terms), of(k + c), of(k + c), of(c), of(c), of(c), of(c), of(c), of(c), of(c), start,
+            start.clone(), of(m),
+        )
+
+    def update(
+        self, preference: Preference, observation: Observation, state: FereroPIState
+    ) -> tuple[Decision, FereroPIState]:
+        """Takes one step of the controller. Without a host synchronisation where the losses are on a GPU.
+
+        Args:
+            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            observation: With losses (..., m); those not present keep their weights, and a constraint waits until
+                all its names have arrived.
+            state: From :meth:`init` or the last step.
+
+        Returns:
+            The decision and the next state.
+
+        Raises:
+            InputError: An observation that does not fit.
+            NonFiniteError: Losses that are not finite (looked for on the CPU only).
+        """
+        check_observation(self, preference, observation)
+        losses, present = observation.losses.detach(), observation.present
+        dtype = torch.float32 if losses.device.type == "mps" else torch.float64
+        old = state.like(losses, dtype)
+        wanted = _wanted(preference, losses.device, dtype)
+        values = losses.to(dtype).clamp(-math.exp(_RANGE), math.exp(_RANGE))
+        latest = values if present is None else torch.where(present, values, old.latest)
+        seen = old.seen + (1 if present is None else present)
+        fresh, complete = _arrivals(wanted.rows, present, old.fresh)
+        arrived = wanted.arrived(seen, present, complete)
+        updates = old.updates + arrived
+        now, violations, sizes, units = self._look(wanted, latest, old, complete, arrived, updates)
+        k = wanted.rows.A.shape[-2]
+        logits = self._move(wanted, violations, old, arrived[..., k:], updates[..., k:])
+        weights, multipliers = _weigh(wanted, now, units, logits)
+        if present is not None:
+            weights = torch.where(present | (old.seen == 0), weights, old.weights)
+        new = FereroPIState(
+            seen, latest, fresh, updates, units, sizes, logits.level, logits.surprise, logits.variance, logits.rate,
+            logits.anchor, logits.age, logits.push, logits.pull, weights,
+        )  # fmt: skip
+        return Decision(in_dtype_of(weights, losses), multipliers), new
+
+    def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
+        """Which constraints have all the weight there is, and are violated without getting nearer."""
+        wanted = _wanted(preference, state.push.device, state.push.dtype)
+        is_stuck = state.age >= self.patience
+        gain = self._gain(state.rate) * state.level
+        m_g = wanted.rows.m_g
+        lam = (state.push + gain)[..., :m_g].exp() * wanted.rows.real[..., :m_g]
+        full = lam >= _ALL * (1 + lam.sum(dim=-1, keepdim=True))
+        found = [full & is_stuck[..., :m_g] & (state.level[..., :m_g] > 0)]
+        if wanted.equalities is not None:
+            up, down = (state.push + gain)[..., m_g:], (state.pull - gain)[..., m_g:]
+            highest = up.masked_fill(wanted.equalities.named == 0, -math.inf).amax(dim=-1, keepdim=True)
+            is_low = up - highest < math.log(1 - _ALL)
+            is_full = torch.where(wanted.multiplies, is_low, (up.exp() - down.exp()).abs() > 1 / (1 - _ALL))
+            stuck = is_full & is_stuck[..., m_g:] & (wanted.equalities.named > 0)
+            found.append(wanted.rows.name_any(stuck)[..., m_g:])
+        return Diagnosis(torch.cat(found, dim=-1))
+
+    def _look(
+        self, wanted: _Wanted, latest: Tensor, old: FereroPIState, complete: Tensor, arrived: Tensor, updates: Tensor
+    ) -> tuple[_Now, Tensor, Tensor, Tensor]:
+        """What the equalities ask for now, and the channels: relative violations, running sizes, units."""
+        rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.A.shape[-2]
+        terms = rows.terms(latest)[..., :m_g, :]
+        b = rows.b[..., :m_g]
+        positive = terms.clamp(min=0).sum(dim=-1) + b.clamp(min=0)
+        negative = b.clamp(max=0).abs() - terms.clamp(max=0).sum(dim=-1)
+        side = torch.maximum(positive, negative)
+        found = side if wanted.equalities is None else torch.cat([side, latest.abs()], dim=-1)
+        news = arrived[..., k:]
+        sizes = torch.lerp(old.sizes, _log(found), news / updates[..., k:].clamp(min=1, max=self.memory))
+        violations = (positive - negative) / sizes[..., :m_g].exp()
+        if rows.margins is not None:
+            error = (old.variance[..., :m_g] / (2 * _MARGIN_WINDOW - 1)).sqrt()
+            violations = violations + rows.margins[..., :m_g] * error
+        now = _Now(None, None)
+        if wanted.equalities is not None:
+            now, displacement, found_size = wanted.equalities.look(latest, sizes[..., m_g:].exp(), complete[..., m_g:])
+            violations = torch.cat([violations, displacement], dim=-1)
+            found = torch.cat([side, found_size], dim=-1)
+        objective = (rows.A @ latest[..., None])[..., 0]
+        first = torch.cat([_log(objective), _log(found)], dim=-1)
+        share = arrived * (updates <= _FIRST) / updates.clamp(min=1)
+        units = torch.lerp(old.units, first, share)
+        return now, violations.clamp(-1, 1), sizes, units
+
+    def _move(self, wanted: _Wanted, e: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor) -> _Logits:
+        """Smooth the violations e (..., c), and move the logits of those that have arrived."""
+        surprise = torch.where(updates > 1, e - old.level, 0.0) * arrived
+        share = arrived * (updates > 1) / (updates - 1).clamp(min=1, max=_NOISE_MEMORY)
+        variance = torch.lerp(old.variance, surprise.square(), share)
+        agreement = surprise * old.surprise / variance.clamp(min=torch.finfo(e.dtype).tiny)
+        rate = (old.rate + _AGREEMENT * agreement.clamp(-1, 1)).clamp(math.log(_SMALLEST_RATE), 0.0)
+        level = torch.where((updates == 1) & (arrived > 0), e, old.level + rate.exp() * surprise)
+
+        size = level.abs()
+        stays = (level * old.anchor > 0) & (size >= _FALLS * old.anchor.abs()) & (size >= _VISIBLE)
+        age = torch.where(stays, old.age + arrived, 0.0)
+        anchor = torch.where(stays, old.anchor, level)
+
+        hurry = (age / self.patience).clamp(1.0, _HURRY)
+        step = self.integral * arrived * (1 - size).clamp(min=_NEAR) * e
+        tighten, loosen = (torch.where(side < 0, self.release, hurry) for side in (level, -level))
+        if _EQ_REL is not None:
+            m_g = wanted.rows.m_g
+            tighten, loosen = tighten.clone(), loosen.clone()
+            tighten[..., m_g:] = torch.where(level < 0, _EQ_REL, hurry)[..., m_g:]; loosen[..., m_g:] = torch.where(level > 0, _EQ_REL, hurry)[..., m_g:]
+        if wanted.evenly is not None:
+            tighten = torch.where(wanted.evenly, 1.0, tighten)
+        push = (old.push + step * tighten).clamp(_LOWEST, _HIGHEST)
+        pull = (old.pull - step * loosen).clamp(_LOWEST, _HIGHEST)
+        surprise = torch.where(arrived > 0, surprise, old.surprise)
+        return _Logits(level, surprise, variance, rate, anchor, age, push, pull, self._gain(rate) * level)
+
+    def _gain(self, rate: Tensor) -> Tensor:
+        """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
+        return self.steady + (self.proportional - self.steady) * (rate / 2).exp()
+
+
+class _Logits(NamedTuple):
+    """The channels after a step, (..., c) each; as in `FereroPIState`, and the proportional part."""
+
+    level: Tensor
+    surprise: Tensor
+    variance: Tensor
+    rate: Tensor
+    anchor: Tensor
+    age: Tensor
+    push: Tensor
+    pull: Tensor
+    gain: Tensor
+
+
+class _Now(NamedTuple):
+    """``(B S^2 B^T)^-1`` of the equalities, (..., m_h, m_h), and S, (..., m); None without equalities."""
+
+    inverse: Tensor | None
+    size: Tensor | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Equalities:
+    """The equalities ``B F + b = 0`` as one block, since their rows are only a basis of it.
+
+    Attributes:
+        B: (..., m_h, m).
+        b: (..., m_h).
+        named: 1 for the losses that they name, (..., m).
+        is_apart: Whether no two of them name the same loss.
+    """
+
+    B: Tensor
+    b: Tensor
+    named: Tensor
+    is_apart: bool
+
+    def look(self, F: Tensor, size: Tensor, complete: Tensor) -> tuple[_Now, Tensor, Tensor]:
+        """The inverse of ``B S^2 B^T``, each loss's relative displacement ``S B^T (B S^2 B^T)^-1 H``, and S.
+
+        S is the larger of a loss's running size and of what it would be where the equalities hold: a loss that
+        vanishes although it should not has the size that it should have.
+
+        Args:
+            F: The losses, (..., m).
+            size: Their running sizes, (..., m).
+            complete: Rows that may be read, (..., m_h).
+        """
+        there = complete.to(F.dtype)
+        H = ((self.B @ F[..., None])[..., 0] + self.b) * there
+        usual = size * F.sign()
+        H_usual = ((self.B @ usual[..., None])[..., 0] + self.b) * there
+        inverse = self._inverse(size, there)
+        target = usual - size.square() * self._spread(self._solve(inverse, H_usual))
+        size = torch.maximum(size, target.abs().clamp(max=math.exp(_RANGE)))
+        inverse = self._inverse(size, there)
+        return _Now(inverse, size), size * self._spread(self._solve(inverse, H)), size
+
+    def multipliers(self, now: _Now, weights: Tensor) -> Tensor:
+        """The lam_h, (..., m_h), whose ``B^T lam_h`` is nearest to weights (..., m), in units of S."""
+        assert now.inverse is not None  # noqa: S101  # for the type checker
+        assert now.size is not None  # noqa: S101
+        return self._solve(now.inverse, (self.B @ (now.size.square() * weights)[..., None])[..., 0])
+
+    def _inverse(self, size: Tensor, there: Tensor) -> Tensor:
+        scaled = self.B * size[..., None, :]
+        if self.is_apart:
+            D = scaled.square().sum(dim=-1)
+            return there / torch.where(D * there > 0, D, 1.0)
+        D = (scaled @ scaled.mT) * (there[..., :, None] * there[..., None, :])
+        largest = D.diagonal(dim1=-2, dim2=-1).amax(dim=-1, keepdim=True)
+        largest = torch.where(largest > 0, largest, 1.0)
+        D = D / largest[..., None] + torch.diag_embed(_RIDGE + (1 - there))
+        return torch.linalg.inv_ex(D).inverse / largest[..., None]
+
+    def _solve(self, inverse: Tensor, H: Tensor) -> Tensor:
+        return inverse * H if self.is_apart else (inverse @ H[..., None])[..., 0]
+
+    def _spread(self, multipliers: Tensor) -> Tensor:
+        """``B^T lam``, (..., m)."""
+        return (multipliers[..., None, :] @ self.B)[..., 0, :]
+
+
+@dataclass(frozen=True, eq=False)
+class _Wanted:
+    """A preference as the law reads it.
+
+    Attributes:
+        rows: All constraints.
+        equalities: The equalities as a block; None without any.
+        multiplies: Whether logits of losses multiply weights (every row of the order is one loss), (..., 1), bool.
+        evenly: The channels of such losses, which tighten and let go alike, (..., c), bool; None without any.
+        ray: The losses' proportions on a ray from the origin, 1 elsewhere, (..., m), and
+        is_ray: whether there is one, (..., 1), bool; None where nowhere.
+        scale: What the absolute weights of the objective part sum to, (..., 1).
+        orders: Rows of A that are no padding, (..., k).
+    """
+
+    rows: Rows
+    equalities: _Equalities | None
+    multiplies: Tensor
+    evenly: Tensor | None
+    ray: Tensor
+    is_ray: Tensor | None
+    scale: Tensor
+    orders: Tensor
+
+    def arrived(self, seen: Tensor, present: Tensor | None, complete: Tensor) -> Tensor:
+        """1 for rows of the order and channels with news, (..., k + c)."""
+        rows, m_g = self.rows, self.rows.m_g
+        batch = seen.shape[:-1]
+        known, news = seen > 0, seen >= 0 if present is None else present
+        touched = (rows.A != 0) & news[..., None, :]
+        objective = touched.any(dim=-1) & ((rows.A == 0) | known[..., None, :]).all(dim=-1)
+        parts = [objective.expand(*batch, -1), complete[..., :m_g].expand(*batch, -1)]
+        if self.equalities is not None:
+            named = (self.equalities.B != 0) & complete[..., m_g:, None]
+            parts.append(named.any(dim=-2).expand(*batch, -1))
+        return torch.cat(parts, dim=-1).to(seen.dtype)
+
+
+def _weigh(wanted: _Wanted, now: _Now, units: Tensor, logits: _Logits) -> tuple[Tensor, Tensor]:
+    """The weights (..., m) and the multipliers ``[lam_f; lam_g; lam_h]``, so that ``w = A^T lam_f + B^T lam``."""
+    rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.A.shape[-2]
+    lam_f = wanted.orders * (-units[..., :k]).exp() / wanted.orders.sum(dim=-1, keepdim=True)
+    objective = (lam_f[..., None, :] @ rows.A)[..., 0, :]
+    if wanted.is_ray is not None:
+        objective = torch.where(wanted.is_ray, objective.new_ones(()) / wanted.ray, objective)
+    factor = wanted.scale / objective.abs().sum(dim=-1, keepdim=True)
+
+    real = rows.real[..., :m_g]
+    lam, slow = ((logits.push + part)[..., :m_g].exp() * real for part in (logits.gain, 0.0))
+    total, usual = 1 + lam.sum(dim=-1, keepdim=True), 1 + slow.sum(dim=-1, keepdim=True)
+    lam_g = lam / units[..., k : k + m_g].exp()
+    pressed = torch.zeros_like(objective)
+    if m_g:
+        padded = torch.cat([lam_g, lam_g.new_zeros(*lam_g.shape[:-1], rows.count - m_g)], dim=-1)
+        pressed = rows.combine(padded)
+    lam_h = lam_g.new_zeros(*lam_g.shape[:-1], rows.count - m_g)
+    balanced, signed = objective, None
+    if wanted.equalities is not None:
+        named = wanted.equalities.named
+        up, slow_up = ((logits.push + part)[..., m_g:] for part in (logits.gain, 0.0))
+        down, slow_down = ((logits.pull - part)[..., m_g:] for part in (logits.gain, 0.0))
+        times = torch.where(named > 0, up.exp() - _PUSH_UP * (-up).exp(), 1.0)
+        balanced = objective * times / times.abs().mean(dim=-1, keepdim=True)
+        signed, slow_signed = ((one.exp() - other.exp()) * named for one, other in ((up, down), (slow_up, slow_down)))
+        more, usually = (torch.where(wanted.multiplies, 0.0, part.abs().amax(dim=-1, keepdim=True))
+                         for part in (signed, slow_signed))  # fmt: skip
+        total, usual = total + more, usual + usually
+        signed = signed / units[..., k + m_g :].exp()
+    factor = factor * usual.clamp(max=_MOST) / total
+
+    if wanted.equalities is not None and signed is not None:
+        sought = torch.where(wanted.multiplies, balanced - objective, signed)
+        lam_h = wanted.equalities.multipliers(now, sought)
+        multiplied = balanced + pressed
+        added = objective + pressed + wanted.equalities._spread(lam_h)
+        weights = torch.where(wanted.multiplies, multiplied, added)
+        remainder = balanced - wanted.equalities._spread(lam_h)
+        own = (remainder[..., None, :] * (rows.A != 0) / torch.where(rows.A != 0, rows.A, 1.0)).sum(dim=-1)
+        lam_f = torch.where(wanted.multiplies, own, lam_f)
+    else:
+        weights = objective + pressed
+    everything = torch.cat([lam_f, lam_g, lam_h], dim=-1) * factor
+    bound = _LARGEST_WEIGHT
+    return (weights * factor).clamp(-bound, bound), everything.clamp(-bound, bound)
+
+
+def _arrivals(rows: Rows, present: Tensor | None, fresh: Tensor) -> tuple[Tensor, Tensor]:
+    """Terms that have arrived since each row's last update (..., r, n), and the rows that are complete now (..., r)."""
+    if present is None:
+        return torch.zeros_like(fresh), rows.is_real
+    here = rows.pick(present)
+    fresh = torch.maximum(fresh, here.to(fresh))
+    complete = ((fresh > 0) | (rows.coefficients == 0)).all(dim=-1) & rows.is_real
+    return fresh * ~complete[..., None], complete
+
+
+def _log(values: Tensor) -> Tensor:
+    """The logarithm of the sizes, within bounds that hold for 0 and inf."""
+    return values.abs().log().clamp(-_RANGE, _RANGE)
+
+
+@lru_cache(maxsize=256)
+def _wanted(preference: Preference, device: torch.device, dtype: torch.dtype) -> _Wanted:
+    """What the law reads of a preference; kept, since it is asked for at every step."""
+    rows, p = rows_of(preference, device, dtype), preference.to(device, dtype)
+    orders = (p.A != 0).any(dim=-1).to(dtype)
+    members = preference.members or (preference,)
+    per_member = [_multiplies(member) for member in members]
+    multiplies = torch.tensor(per_member, device=device)[:, None] if preference.members else torch.tensor(
+        per_member, device=device
+    )  # fmt: skip
+    equalities, evenly = None, None
+    if p.m_h:
+        named = (p.B_h != 0).any(dim=-2).to(dtype)
+        counts = (p.B_h != 0).sum(dim=-2)
+        equalities = _Equalities(p.B_h, p.b_h, named, is_apart=bool((counts <= 1).all()))
+        if any(per_member):
+            sides = torch.zeros(*multiplies.shape[:-1], p.m_g, dtype=torch.bool, device=device)
+            evenly = torch.cat([sides, multiplies.expand(*multiplies.shape[:-1], p.m)], dim=-1)
+    rays = [_ray(member) for member in members]
+    ray = torch.stack([torch.ones(p.m) if one is None else one for one in rays]).to(device, dtype)
+    is_ray = torch.tensor([[one is not None] for one in rays], device=device)
+    if not preference.members:
+        ray, is_ray = ray[0], is_ray[0]
+    scale = p.A.abs().sum(dim=(-2, -1)) / orders.sum(dim=-1)
+    return _Wanted(
+        rows, equalities, multiplies, evenly, ray, is_ray if bool(is_ray.any()) else None, scale[..., None], orders
+    )
+
+
+def _multiplies(preference: Preference) -> bool:
+    """Whether every row of the order is one loss, and every loss that an equality names is among them."""
+    A = preference.A
+    is_plain = bool(((A != 0).sum(dim=-1) == 1).all()) and bool((A >= 0).all()) and len(A) > 1
+    minimised = (A != 0).any(dim=0)
+    return is_plain and bool(minimised[(preference.B_h != 0).any(dim=0)].all())
+
+
+def _ray(preference: Preference) -> Tensor | None:
+    """The proportions that the equalities fix: their positive solution where they leave one direction, else None."""
+    if preference.m_h < preference.m - 1 or preference.m_h == 0 or bool((preference.b_h != 0).any()):
+        return None
+    if not _multiplies(preference):
+        return None
+    svd = torch.linalg.svd(preference.B_h.double().cpu(), full_matrices=True)
+    rank = int((svd.S > 1e-9 * svd.S.amax()).sum())
+    direction = svd.Vh[-1] * svd.Vh[-1].sum().sign()
+    return direction if rank == preference.m - 1 and bool((direction > 0).all()) else None
