@@ -19,21 +19,17 @@ __all__ = ["FereroPI", "FereroPIState"]
 
 _FIRST = 3  # values whose geometric mean is the unit of a loss: one may be an outlier
 _SMALLEST_RATE = 1 / 128  # of the smoothing
-_AGREEMENT = 0.1  # by how much a full agreement of successive surprises moves its logarithm
 _NOISE_MEMORY = 50.0  # steps over which the variance of surprises is averaged
 _MARGIN_WINDOW = 32.0  # values whose standard error a margin counts in
 _FALLS = 0.9  # a violation below this share of what it was is on its way
 _VISIBLE = 0.01  # relative violation below which there is no hurry
 _HURRY = 10.0  # the most that patience multiplies the integral gain by
-_NEAR = 0.1  # least share of the integral gain far from the constraint
 _LOWEST, _HIGHEST = -10.0, 14.0  # of the logits' integral part
 _PUSH_UP = math.exp(-8)  # a loss's weight turns negative once it has fallen to a factor of about sqrt(this)
 _MOST = 10.0  # the most that constraints may enlarge the sum of all relative weights
 _ALL = 0.99  # share of the weights from which on there is nothing left to give
 _RANGE = 230.0  # logarithms of losses are kept within, 1e-100 to 1e100
 _LARGEST_WEIGHT = 1e30  # finite in single precision
-_EQ_REL = None
-_EQ_START = 0.0
 _RIDGE = 1e-10  # relative; lets equalities that repeat each other share one multiplier
 
 
@@ -56,8 +52,7 @@ class FereroPIState:
         rate: Logarithm of the smoothing rate, (..., c).
         anchor: The level from which on patience is counted, (..., c).
         age: Steps since the violation last changed sides or fell by a tenth, (..., c).
-        push: The integral part of the logit that pushes down, (..., c).
-        pull: That of the logit that pushes up, which only equalities have, (..., c).
+        logits: The integral parts of the logits, (..., c).
         weights: The last weights, (..., m).
     """
 
@@ -73,8 +68,7 @@ class FereroPIState:
     rate: Tensor
     anchor: Tensor
     age: Tensor
-    push: Tensor
-    pull: Tensor
+    logits: Tensor
     weights: Tensor
 
     def like(self, losses: Tensor, dtype: torch.dtype) -> FereroPIState:
@@ -104,9 +98,9 @@ class FereroPI:
 
     times one common factor: the weights of the objective part are those of plain training, and the proportional part
     only redistributes. A loss that equalities name has a channel of its own, e being its relative displacement from
-    the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``. Where every loss is minimised its logit multiplies
-    its weight, ``w_i exp(u_i + k_P l_i)``, so that a ray is met by positive weights (and a weight turns negative only
-    after it has vanished); where an expression is, two logits, one for each side, are a multiplier of either sign.
+    the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``, and h = 1. Where every loss is minimised its logit
+    multiplies its weight, ``w_i exp(u_i + k_P l_i)``, so that a ray is met by positive weights (one turns negative only
+    after it has vanished); where an expression is, ``sinh(u_i + k_P l_i)`` is a multiplier of either sign.
 
     Nothing depends on the units of the losses, on their order, or on the basis chosen for the equalities, except for
     the common factor. docs/steering.md derives the law from Algorithm 2 of the paper, by mirror ascent with realised
@@ -121,6 +115,8 @@ class FereroPI:
         integral: k_I, a step of the logit for a relative violation of 1.
         release: How much more slowly a constraint that holds is let go.
         patience: Steps after which a violation that does not fall is pursued faster.
+        near: The least share of k_I that is left far from the constraint, where ``1 - |l|`` is small.
+        adaptation: By how much a full agreement of successive surprises moves the logarithm of a.
         memory: Steps over which the sizes of the sides are averaged.
 
     Example:
@@ -138,6 +134,8 @@ class FereroPI:
     integral: float = 0.03
     release: float = 0.3
     patience: float = 50.0
+    near: float = 0.1
+    adaptation: float = 0.1
     memory: float = 100.0
 
     def __post_init__(self) -> None:
@@ -151,7 +149,7 @@ class FereroPI:
         return None
 
     def init(self, preference: Preference) -> FereroPIState:
-        """Nothing seen, all logits 0."""
+        """Nothing seen, every logit 0."""
         m, k = preference.m, preference.A.shape[-2]
         c = preference.m_g + (m if preference.m_h else 0)
         terms = rows_of(preference, preference.A.device, preference.A.dtype).columns.shape[-2:]
@@ -159,12 +157,10 @@ class FereroPI:
         def of(*shape: int) -> Tensor:
             return preference.A.new_zeros(*preference.batch_shape, *shape)
 
-        start = of(c)
-        if preference.m_h and not _multiplies(preference): start[..., preference.m_g:] = _EQ_START
         return FereroPIState(
-            of(m), of(m), of(*terms), of(k + c), of(k + c), of(c), of(c), of(c), of(c), of(c), of(c), of(c), start,
-            start.clone(), of(m),
-        )
+            of(m), of(m), of(*terms), of(k + c), of(k + c), of(c), of(c), of(c), of(c), of(c), of(c), of(c), of(c),
+            of(m),
+        )  # fmt: skip
 
     def update(
         self, preference: Preference, observation: Observation, state: FereroPIState
@@ -197,30 +193,30 @@ class FereroPI:
         updates = old.updates + arrived
         now, violations, sizes, units = self._look(wanted, latest, old, complete, arrived, updates)
         k = wanted.rows.A.shape[-2]
-        logits = self._move(wanted, violations, old, arrived[..., k:], updates[..., k:])
-        weights, multipliers = _weigh(wanted, now, units, logits)
+        channels = self._move(wanted, violations, old, arrived[..., k:], updates[..., k:])
+        weights, multipliers = _weigh(wanted, now, units, channels)
         if present is not None:
             weights = torch.where(present | (old.seen == 0), weights, old.weights)
         new = FereroPIState(
-            seen, latest, fresh, updates, units, sizes, logits.level, logits.surprise, logits.variance, logits.rate,
-            logits.anchor, logits.age, logits.push, logits.pull, weights,
+            seen, latest, fresh, updates, units, sizes, channels.level, channels.surprise, channels.variance,
+            channels.rate, channels.anchor, channels.age, channels.slow, weights,
         )  # fmt: skip
         return Decision(in_dtype_of(weights, losses), multipliers), new
 
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
         """Which constraints have all the weight there is, and are violated without getting nearer."""
-        wanted = _wanted(preference, state.push.device, state.push.dtype)
+        wanted = _wanted(preference, state.logits.device, state.logits.dtype)
         is_stuck = state.age >= self.patience
-        gain = self._gain(state.rate) * state.level
+        logits = state.logits + self._gain(state.rate) * state.level
         m_g = wanted.rows.m_g
-        lam = (state.push + gain)[..., :m_g].exp() * wanted.rows.real[..., :m_g]
+        lam = logits[..., :m_g].exp() * wanted.rows.real[..., :m_g]
         full = lam >= _ALL * (1 + lam.sum(dim=-1, keepdim=True))
         found = [full & is_stuck[..., :m_g] & (state.level[..., :m_g] > 0)]
         if wanted.equalities is not None:
-            up, down = (state.push + gain)[..., m_g:], (state.pull - gain)[..., m_g:]
-            highest = up.masked_fill(wanted.equalities.named == 0, -math.inf).amax(dim=-1, keepdim=True)
-            is_low = up - highest < math.log(1 - _ALL)
-            is_full = torch.where(wanted.multiplies, is_low, (up.exp() - down.exp()).abs() > 1 / (1 - _ALL))
+            own = logits[..., m_g:]
+            highest = own.masked_fill(wanted.equalities.named == 0, -math.inf).amax(dim=-1, keepdim=True)
+            is_low = own - highest < math.log(1 - _ALL)
+            is_full = torch.where(wanted.multiplies, is_low, own.sinh().abs() > 1 / (1 - _ALL))
             stuck = is_full & is_stuck[..., m_g:] & (wanted.equalities.named > 0)
             found.append(wanted.rows.name_any(stuck)[..., m_g:])
         return Diagnosis(torch.cat(found, dim=-1))
@@ -253,13 +249,13 @@ class FereroPI:
         units = torch.lerp(old.units, first, share)
         return now, violations.clamp(-1, 1), sizes, units
 
-    def _move(self, wanted: _Wanted, e: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor) -> _Logits:
+    def _move(self, wanted: _Wanted, e: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor) -> _Channels:
         """Smooth the violations e (..., c), and move the logits of those that have arrived."""
         surprise = torch.where(updates > 1, e - old.level, 0.0) * arrived
         share = arrived * (updates > 1) / (updates - 1).clamp(min=1, max=_NOISE_MEMORY)
         variance = torch.lerp(old.variance, surprise.square(), share)
         agreement = surprise * old.surprise / variance.clamp(min=torch.finfo(e.dtype).tiny)
-        rate = (old.rate + _AGREEMENT * agreement.clamp(-1, 1)).clamp(math.log(_SMALLEST_RATE), 0.0)
+        rate = (old.rate + self.adaptation * agreement.clamp(-1, 1)).clamp(math.log(_SMALLEST_RATE), 0.0)
         level = torch.where((updates == 1) & (arrived > 0), e, old.level + rate.exp() * surprise)
 
         size = level.abs()
@@ -268,26 +264,21 @@ class FereroPI:
         anchor = torch.where(stays, old.anchor, level)
 
         hurry = (age / self.patience).clamp(1.0, _HURRY)
-        step = self.integral * arrived * (1 - size).clamp(min=_NEAR) * e
-        tighten, loosen = (torch.where(side < 0, self.release, hurry) for side in (level, -level))
-        if _EQ_REL is not None:
-            m_g = wanted.rows.m_g
-            tighten, loosen = tighten.clone(), loosen.clone()
-            tighten[..., m_g:] = torch.where(level < 0, _EQ_REL, hurry)[..., m_g:]; loosen[..., m_g:] = torch.where(level > 0, _EQ_REL, hurry)[..., m_g:]
-        if wanted.evenly is not None:
-            tighten = torch.where(wanted.evenly, 1.0, tighten)
-        push = (old.push + step * tighten).clamp(_LOWEST, _HIGHEST)
-        pull = (old.pull - step * loosen).clamp(_LOWEST, _HIGHEST)
+        pace = torch.where(level < 0, self.release, hurry)
+        if wanted.is_inequality is not None:
+            pace = torch.where(wanted.is_inequality, pace, 1.0)
+        step = self.integral * pace * (1 - size).clamp(min=self.near) * e
+        slow = (old.logits + step * arrived).clamp(_LOWEST, _HIGHEST)
         surprise = torch.where(arrived > 0, surprise, old.surprise)
-        return _Logits(level, surprise, variance, rate, anchor, age, push, pull, self._gain(rate) * level)
+        return _Channels(level, surprise, variance, rate, anchor, age, slow, slow + self._gain(rate) * level)
 
     def _gain(self, rate: Tensor) -> Tensor:
         """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
         return self.steady + (self.proportional - self.steady) * (rate / 2).exp()
 
 
-class _Logits(NamedTuple):
-    """The channels after a step, (..., c) each; as in `FereroPIState`, and the proportional part."""
+class _Channels(NamedTuple):
+    """The channels after a step, (..., c) each: as in `FereroPIState`, then the logits without and with k_P l."""
 
     level: Tensor
     surprise: Tensor
@@ -295,9 +286,8 @@ class _Logits(NamedTuple):
     rate: Tensor
     anchor: Tensor
     age: Tensor
-    push: Tensor
-    pull: Tensor
-    gain: Tensor
+    slow: Tensor
+    all: Tensor
 
 
 class _Now(NamedTuple):
@@ -339,15 +329,15 @@ class _Equalities:
         usual = size * F.sign()
         H_usual = ((self.B @ usual[..., None])[..., 0] + self.b) * there
         inverse = self._inverse(size, there)
-        target = usual - size.square() * self._spread(self._solve(inverse, H_usual))
+        target = usual - size.square() * self.spread(self._solve(inverse, H_usual))
         size = torch.maximum(size, target.abs().clamp(max=math.exp(_RANGE)))
         inverse = self._inverse(size, there)
-        return _Now(inverse, size), size * self._spread(self._solve(inverse, H)), size
+        return _Now(inverse, size), size * self.spread(self._solve(inverse, H)), size
 
     def multipliers(self, now: _Now, weights: Tensor) -> Tensor:
         """The lam_h, (..., m_h), whose ``B^T lam_h`` is nearest to weights (..., m), in units of S."""
-        assert now.inverse is not None  # noqa: S101  # for the type checker
-        assert now.size is not None  # noqa: S101
+        assert now.inverse is not None  # for the type checker
+        assert now.size is not None
         return self._solve(now.inverse, (self.B @ (now.size.square() * weights)[..., None])[..., 0])
 
     def _inverse(self, size: Tensor, there: Tensor) -> Tensor:
@@ -364,9 +354,10 @@ class _Equalities:
     def _solve(self, inverse: Tensor, H: Tensor) -> Tensor:
         return inverse * H if self.is_apart else (inverse @ H[..., None])[..., 0]
 
-    def _spread(self, multipliers: Tensor) -> Tensor:
+    def spread(self, multipliers: Tensor) -> Tensor:
         """``B^T lam``, (..., m)."""
-        return (multipliers[..., None, :] @ self.B)[..., 0, :]
+        found: Tensor = multipliers[..., None, :] @ self.B
+        return found[..., 0, :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -377,7 +368,7 @@ class _Wanted:
         rows: All constraints.
         equalities: The equalities as a block; None without any.
         multiplies: Whether logits of losses multiply weights (every row of the order is one loss), (..., 1), bool.
-        evenly: The channels of such losses, which tighten and let go alike, (..., c), bool; None without any.
+        is_inequality: Channels that have two different sides, (c,), bool; None where all have.
         ray: The losses' proportions on a ray from the origin, 1 elsewhere, (..., m), and
         is_ray: whether there is one, (..., 1), bool; None where nowhere.
         scale: What the absolute weights of the objective part sum to, (..., 1).
@@ -387,7 +378,7 @@ class _Wanted:
     rows: Rows
     equalities: _Equalities | None
     multiplies: Tensor
-    evenly: Tensor | None
+    is_inequality: Tensor | None
     ray: Tensor
     is_ray: Tensor | None
     scale: Tensor
@@ -407,52 +398,45 @@ class _Wanted:
         return torch.cat(parts, dim=-1).to(seen.dtype)
 
 
-def _weigh(wanted: _Wanted, now: _Now, units: Tensor, logits: _Logits) -> tuple[Tensor, Tensor]:
+def _weigh(wanted: _Wanted, now: _Now, units: Tensor, channels: _Channels) -> tuple[Tensor, Tensor]:
     """The weights (..., m) and the multipliers ``[lam_f; lam_g; lam_h]``, so that ``w = A^T lam_f + B^T lam``."""
     rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.A.shape[-2]
     lam_f = wanted.orders * (-units[..., :k]).exp() / wanted.orders.sum(dim=-1, keepdim=True)
     objective = (lam_f[..., None, :] @ rows.A)[..., 0, :]
     if wanted.is_ray is not None:
         objective = torch.where(wanted.is_ray, objective.new_ones(()) / wanted.ray, objective)
-    factor = wanted.scale / objective.abs().sum(dim=-1, keepdim=True)
+    scale = wanted.scale / objective.abs().sum(dim=-1, keepdim=True)
 
-    real = rows.real[..., :m_g]
-    lam, slow = ((logits.push + part)[..., :m_g].exp() * real for part in (logits.gain, 0.0))
-    total, usual = 1 + lam.sum(dim=-1, keepdim=True), 1 + slow.sum(dim=-1, keepdim=True)
-    lam_g = lam / units[..., k : k + m_g].exp()
-    pressed = torch.zeros_like(objective)
-    if m_g:
-        padded = torch.cat([lam_g, lam_g.new_zeros(*lam_g.shape[:-1], rows.count - m_g)], dim=-1)
-        pressed = rows.combine(padded)
+    relative, slow = (logits[..., :m_g].exp() * rows.real[..., :m_g] for logits in (channels.all, channels.slow))
+    total, usual = 1 + relative.sum(dim=-1, keepdim=True), 1 + slow.sum(dim=-1, keepdim=True)
+    lam_g = relative / units[..., k : k + m_g].exp()
     lam_h = lam_g.new_zeros(*lam_g.shape[:-1], rows.count - m_g)
-    balanced, signed = objective, None
+    weights = objective + rows.combine(torch.cat([lam_g, lam_h], dim=-1)) if m_g else objective
     if wanted.equalities is not None:
         named = wanted.equalities.named
-        up, slow_up = ((logits.push + part)[..., m_g:] for part in (logits.gain, 0.0))
-        down, slow_down = ((logits.pull - part)[..., m_g:] for part in (logits.gain, 0.0))
-        times = torch.where(named > 0, up.exp() - _PUSH_UP * (-up).exp(), 1.0)
-        balanced = objective * times / times.abs().mean(dim=-1, keepdim=True)
-        signed, slow_signed = ((one.exp() - other.exp()) * named for one, other in ((up, down), (slow_up, slow_down)))
-        more, usually = (torch.where(wanted.multiplies, 0.0, part.abs().amax(dim=-1, keepdim=True))
-                         for part in (signed, slow_signed))  # fmt: skip
-        total, usual = total + more, usual + usually
-        signed = signed / units[..., k + m_g :].exp()
-    factor = factor * usual.clamp(max=_MOST) / total
-
-    if wanted.equalities is not None and signed is not None:
-        sought = torch.where(wanted.multiplies, balanced - objective, signed)
+        signed, slow = (logits[..., m_g:].sinh() * named for logits in (channels.all, channels.slow))
+        total = total + torch.where(wanted.multiplies, 0.0, signed.abs().amax(dim=-1, keepdim=True))
+        usual = usual + torch.where(wanted.multiplies, 0.0, slow.abs().amax(dim=-1, keepdim=True))
+        balanced = _balance(objective, channels.all[..., m_g:], named)
+        sought = torch.where(wanted.multiplies, balanced - objective, signed / units[..., k + m_g :].exp())
         lam_h = wanted.equalities.multipliers(now, sought)
-        multiplied = balanced + pressed
-        added = objective + pressed + wanted.equalities._spread(lam_h)
-        weights = torch.where(wanted.multiplies, multiplied, added)
-        remainder = balanced - wanted.equalities._spread(lam_h)
-        own = (remainder[..., None, :] * (rows.A != 0) / torch.where(rows.A != 0, rows.A, 1.0)).sum(dim=-1)
+        added = wanted.equalities.spread(lam_h)
+        weights = weights + torch.where(wanted.multiplies, balanced - objective, added)
+        own = ((balanced - added)[..., None, :] * (rows.A != 0) / torch.where(rows.A != 0, rows.A, 1.0)).sum(dim=-1)
         lam_f = torch.where(wanted.multiplies, own, lam_f)
-    else:
-        weights = objective + pressed
+    factor = scale * usual.clamp(max=_MOST) / total
     everything = torch.cat([lam_f, lam_g, lam_h], dim=-1) * factor
-    bound = _LARGEST_WEIGHT
-    return (weights * factor).clamp(-bound, bound), everything.clamp(-bound, bound)
+    return _bounded(weights * factor), _bounded(everything)
+
+
+def _balance(weights: Tensor, logits: Tensor, named: Tensor) -> Tensor:
+    """Weights (..., m) times the exponentials of the logits, less a trace by which one that vanished turns negative."""
+    times = torch.where(named > 0, logits.exp() - _PUSH_UP * (-logits).exp(), 1.0)
+    return weights * times / times.abs().mean(dim=-1, keepdim=True)
+
+
+def _bounded(weights: Tensor) -> Tensor:
+    return weights.clamp(-_LARGEST_WEIGHT, _LARGEST_WEIGHT)
 
 
 def _arrivals(rows: Rows, present: Tensor | None, fresh: Tensor) -> tuple[Tensor, Tensor]:
@@ -480,14 +464,12 @@ def _wanted(preference: Preference, device: torch.device, dtype: torch.dtype) ->
     multiplies = torch.tensor(per_member, device=device)[:, None] if preference.members else torch.tensor(
         per_member, device=device
     )  # fmt: skip
-    equalities, evenly = None, None
+    equalities, is_inequality = None, None
     if p.m_h:
         named = (p.B_h != 0).any(dim=-2).to(dtype)
         counts = (p.B_h != 0).sum(dim=-2)
         equalities = _Equalities(p.B_h, p.b_h, named, is_apart=bool((counts <= 1).all()))
-        if any(per_member):
-            sides = torch.zeros(*multiplies.shape[:-1], p.m_g, dtype=torch.bool, device=device)
-            evenly = torch.cat([sides, multiplies.expand(*multiplies.shape[:-1], p.m)], dim=-1)
+        is_inequality = torch.arange(p.m_g + p.m, device=device) < p.m_g
     rays = [_ray(member) for member in members]
     ray = torch.stack([torch.ones(p.m) if one is None else one for one in rays]).to(device, dtype)
     is_ray = torch.tensor([[one is not None] for one in rays], device=device)
@@ -495,7 +477,14 @@ def _wanted(preference: Preference, device: torch.device, dtype: torch.dtype) ->
         ray, is_ray = ray[0], is_ray[0]
     scale = p.A.abs().sum(dim=(-2, -1)) / orders.sum(dim=-1)
     return _Wanted(
-        rows, equalities, multiplies, evenly, ray, is_ray if bool(is_ray.any()) else None, scale[..., None], orders
+        rows,
+        equalities,
+        multiplies,
+        is_inequality,
+        ray,
+        is_ray if bool(is_ray.any()) else None,
+        scale[..., None],
+        orders,
     )
 
 
@@ -514,6 +503,6 @@ def _ray(preference: Preference) -> Tensor | None:
     if not _multiplies(preference):
         return None
     svd = torch.linalg.svd(preference.B_h.double().cpu(), full_matrices=True)
-    rank = int((svd.S > 1e-9 * svd.S.amax()).sum())
+    rank = int((1e-9 * svd.S.amax() < svd.S).sum())
     direction = svd.Vh[-1] * svd.Vh[-1].sum().sign()
     return direction if rank == preference.m - 1 and bool((direction > 0).all()) else None
