@@ -151,12 +151,13 @@ def _grid(**values: tuple[float, ...]) -> tuple[Setting, ...]:
     return tuple(dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
 
 
+_P, _I = ferero.FereroPI().proportional, ferero.FereroPI().integral
 METHODS = (
     Method(
         "ferero",
         _ferero,
-        _grid(proportional=(1.5, 3.0), integral_time=(30.0, 100.0, 300.0)),
-        {"proportional": ferero.FereroPI().proportional, "integral_time": ferero.FereroPI().integral_time},
+        _grid(proportional=(_P / 2, _P), integral=(_I / 3, _I, 3 * _I)),
+        {"proportional": _P, "integral": _I},
     ),
     # At nu = 0 nuPI and the augmented Lagrangian are the same on equalities, so each searches where the other does not.
     Method(

@@ -30,6 +30,8 @@ from ferero_lab.waiting import waiting
 
 __all__ = ["app", "main"]
 
+_BENCHES = "core, steer, methods or tasks"
+
 app = typer.Typer(
     help="Finds the trade-off you ask for.",
     no_args_is_help=True,
@@ -90,24 +92,27 @@ def demo(
     out: Annotated[Path, typer.Option(help="The report folder.")] = Path("runs/demo"),
     json: JsonOption = False,
 ) -> None:
-    """Ten rays, a bound and an impossible wish on the paper's problem, with a report."""
+    """A model trained under a bound; rays, a bound and an impossible wish on the paper's problem; with a report."""
     console = new_console(json)
     with sentences("interrupted; no report was written"):
         from ferero_lab.demo import FILES, run_demo
+        from ferero_lab.live_training import follow_training, show_training
         from ferero_lab.report import check_folder, write_folder
 
         check_folder(out, FILES)
+        trained = follow_training(console)
+        show_training(console, trained)
         with waiting(console, "finding the points"):
             found = run_demo()
-        console.print(answer_table(found.answers, "Two losses that pull against each other (the paper's problem)"))
+        console.print(answer_table(found.some_answers, "Two losses that pull against each other (the paper's problem)"))
         console.print(Text("Rays are traced together, so their milliseconds are shares. The last wish:"))
         console.print(Padding(Text(found.too_much.result.message, style="dim"), (0, 0, 1, 2)))
         with waiting(console, "drawing the pictures"):
-            files = found.files()
+            files = found.files(trained)
         write_folder(out, files)
         console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
         if json:
-            print_json({**found.to_dict(), "config": found.config()})
+            print_json({**found.to_dict(), "training": trained.to_dict(), "config": found.config()})
 
 
 @app.command("list")
@@ -220,16 +225,28 @@ def _show_answer(console: Console, answer: Any, out: Path | None) -> None:
 
 @app.command()
 def bench(
-    name: Annotated[str, typer.Argument(help="Which one: core, steer or methods.")],
+    name: Annotated[str, typer.Argument(help=f"Which one: {_BENCHES}.")],
     quick: Annotated[bool, typer.Option("--quick", help="A small sample.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file.")] = None,
+    rivals: Annotated[bool, typer.Option("--rivals", help="tasks: train the rivals again, too (hours).")] = False,
+    lines: Annotated[
+        Path | None, typer.Option(help="tasks: a folder that keeps each cell; the same command then goes on.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="tasks: processes; as many as cores by default.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Measures what is promised, beside what others do."""
     console = new_console(json)
-    with sentences("interrupted; nothing was written"):
+    kept = "interrupted; nothing was written" if lines is None else f"interrupted; the cells done are in {lines}"
+    with sentences(kept):
         from ferero_lab.report import to_json, write_file
 
+        options = {"rivals": rivals or None, "lines": lines, "jobs": jobs}
+        given = {option: value for option, value in options.items() if value is not None}
+        if given and name != "tasks":
+            raise InputError(
+                f"--{next(iter(given))}: only bench tasks has this option, found bench {name}; leave it out."
+            )
         module = _bench_module(name)
         columns = (
             TextColumn("{task.description}"),
@@ -237,7 +254,7 @@ def bench(
             TimeElapsedColumn(),
         )
         with Progress(*columns, console=console, transient=True, disable=json) as bar:
-            result = module.run(quick, partial(_next_part, bar))
+            result = module.run(quick, partial(_next_part, bar), **given)
         if out is not None:
             write_file(out, to_json(result).encode())
     if json:
@@ -255,11 +272,11 @@ def _next_part(bar: Progress, title: str) -> Callable[[], None]:
 
 def _bench_module(name: str) -> Any:
     if not name.isidentifier():
-        raise InputError(f"NAME: expected a benchmark such as core, steer or methods, found {name!r}.")
+        raise InputError(f"NAME: expected a benchmark such as {_BENCHES}, found {name!r}.")
     wanted = f"ferero_lab.bench.{name}"
     try:
         return importlib.import_module(wanted)
     except ModuleNotFoundError as error:
         if error.name in {wanted, "ferero_lab.bench"}:
-            raise InputError(f"NAME: there is no benchmark {name!r}; try core, steer or methods.") from None
+            raise InputError(f"NAME: there is no benchmark {name!r}; try {_BENCHES}.") from None
         raise MissingExtraError(f'bench: {error.name} is not installed; pip install "ferero[lab]".') from None

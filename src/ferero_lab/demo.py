@@ -1,4 +1,4 @@
-"""The demonstration: ten rays on the paper's problem, a bound, and a wish that cannot be had."""
+"""The demonstration: a model trained under a bound; then ten rays on the paper's problem, a bound, and too much."""
 
 from __future__ import annotations
 
@@ -15,13 +15,23 @@ from ferero.preference import Preference, spread
 from ferero_lab.problems import Exponential
 from ferero_lab.report import Answer, Page, Picture, configuration, draw, to_json
 from ferero_lab.tables import answer_rows
+from ferero_lab.training_demo import BOUND, NAMES, RATE, Training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = ["FILES", "Demo", "run_demo"]
 
-FILES = ("config.json", "results.json", "front.png", "front.svg", "wishes.png", "history.png", "report.html")
+FILES = (
+    "config.json",
+    "results.json",
+    "training.png",
+    "front.png",
+    "front.svg",
+    "wishes.png",
+    "history.png",
+    "report.html",
+)
 
 _RAYS, _SEED = 10, 0
 _BOUND = "f1 <= 0.3"
@@ -51,6 +61,11 @@ class Demo:
         """All of them."""
         return (*self.rays, self.bound, self.too_much)
 
+    @property
+    def some_answers(self) -> tuple[Answer, ...]:
+        """Every third ray, and what is no ray: enough for a terminal."""
+        return (*self.rays[::3], self.bound, self.too_much)
+
     def config(self) -> dict[str, Any]:
         """What was run, with which versions."""
         return configuration("demo", problem=self.problem.name, q=self.problem.q, start="easy", seed=_SEED, rays=_RAYS)
@@ -64,21 +79,26 @@ class Demo:
             "answers": [answer.to_dict() for answer in self.answers],
         }
 
-    def files(self) -> dict[str, bytes]:
+    def files(self, training: Training) -> dict[str, bytes]:
         """The report folder's contents, by name.
+
+        Args:
+            training: what came of the model.
 
         Raises:
             MissingExtraError: without matplotlib or moocore.
         """
         front, wishes, history = self.front_picture(), draw(self._draw_wishes), draw(self._draw_history)
+        course = training.picture()
         return {
             "config.json": to_json(self.config()).encode(),
-            "results.json": to_json(self.to_dict()).encode(),
+            "results.json": to_json({**self.to_dict(), "training": training.to_dict()}).encode(),
+            "training.png": course.png,
             "front.png": front.png,
             "front.svg": front.svg,
             "wishes.png": wishes.png,
             "history.png": history.png,
-            "report.html": self._page(front, wishes, history),
+            "report.html": self._page(training, course, front, wishes, history),
         }
 
     def front_picture(self) -> Picture:
@@ -91,14 +111,16 @@ class Demo:
 
     # the report ---------------------------------------------------------------------------------------
 
-    def _page(self, front: Picture, wishes: Picture, history: Picture) -> bytes:
-        page = Page("ferero demo: two losses that pull against each other")
+    def _page(self, training: Training, course: Picture, front: Picture, wishes: Picture, history: Picture) -> bytes:
+        page = Page("ferero demo: losses that pull against each other")
+        _tell_training(page, training, course)
+        page.heading("Two losses of a smooth problem")
         page.text(
             f"The paper's problem: {self.problem.q} parameters, two losses, each zero at its own point. Both "
             "cannot be small at once; what is possible at best is the front, the grey curve. Every run below "
             "starts from the same random point."
         )
-        page.heading("Ten rays")
+        page.subheading("Ten rays")
         page.text(
             "Asked: losses in a given proportion, as small as possible. Found: the points where the rays "
             "meet the front."
@@ -106,7 +128,7 @@ class Demo:
         page.picture(front, "The rays that were asked for (dashed), the ways there and the points found, in losses.")
         page.table(*answer_rows(self.rays))
         page.text("All rays are traced together; the milliseconds are each one's share.")
-        page.heading("A bound")
+        page.subheading("A bound")
         page.text("Asked:")
         page.verbatim(str(self.bound.result.preference))
         page.text(f"Found ({self.bound.result.status}): {self.bound.result.message}")
@@ -115,7 +137,7 @@ class Demo:
             history,
             "The losses at each step and, below, how far beyond the bound they are (not at all in the gap).",
         )
-        page.heading("A wish that cannot be had")
+        page.subheading("A wish that cannot be had")
         page.text("Asked:")
         page.verbatim(str(self.too_much.result.preference))
         page.text(f"Found ({self.too_much.result.status}): {self.too_much.result.message}")
@@ -149,8 +171,24 @@ class Demo:
         return _figure(plot_history(self.bound.result)[0])
 
 
+def _tell_training(page: Page, training: Training, course: Picture) -> None:
+    page.heading("A model under a constraint")
+    page.text("An autoencoder of 8 x 8 digits. Asked:")
+    page.verbatim(str(training.task.preference))
+    page.text(
+        f"Trained three times on the same batches from the same weights: with loss = steer(losses), ferero's default; "
+        f"with a {NAMES[1]} of five lines, whose multiplier moves by {RATE:g} times the relative violation; and on the "
+        f"{NAMES[2]}, which knows of no bound. At ten times that rate the five lines arrive as well: it has to be "
+        "found, task by task, where ferero has nothing to set."
+    )
+    page.table(*training.table())
+    page.picture(course, f"Both losses on all digits, step by step; rec is to be at most {BOUND:g} (dashed).")
+    page.text("What ferero's report says at the end:")
+    page.verbatim(str(training.report))
+
+
 def run_demo() -> Demo:
-    """Runs it: a fraction of a second."""
+    """Runs what needs no training: a fraction of a second."""
     problem = Exponential()
     start = problem.starts("easy", 1, torch.Generator().manual_seed(_SEED))[0]
     rays = spread(2, _RAYS)

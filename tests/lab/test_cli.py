@@ -66,10 +66,17 @@ def run(*args):
 # demo -------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def brief_training(monkeypatch):
+    monkeypatch.setattr("ferero_lab.training_demo.STEPS", 50)
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     place = tmp_path_factory.mktemp("demo") / "report"
-    return run("demo", "--out", place), place
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ferero_lab.training_demo.STEPS", 100)
+        return run("demo", "--out", place), place
 
 
 def test_demo_prints_a_table_that_can_be_read(demo):
@@ -84,9 +91,13 @@ def test_demo_prints_a_table_that_can_be_read(demo):
         "ms",
         "F along (0.99, 0.16)",
         "report.html",
+        "rec <= 4, minimize kl",
+        "dual ascent",
+        "plain sum",
+        "ferero's report: ",
     ):
         assert words in result.stdout
-    assert result.stdout.count("converged") == 11
+    assert result.stdout.count("converged") == 5
     assert result.stdout.count("unattainable") == 1
     assert "Not met: f2 <= 0.5" in result.stdout
     assert result.stderr == ""
@@ -94,7 +105,7 @@ def test_demo_prints_a_table_that_can_be_read(demo):
 
 @pytest.fixture
 def no_pictures(monkeypatch):
-    monkeypatch.setattr("ferero_lab.demo.Demo.files", lambda self: dict.fromkeys(FILES, b"content"))
+    monkeypatch.setattr("ferero_lab.demo.Demo.files", lambda self, training: dict.fromkeys(FILES, b"content"))
 
 
 @pytest.mark.usefixtures("no_pictures")
@@ -102,6 +113,7 @@ def test_demo_fits_into_eighty_columns(tmp_path):
     result = CliRunner().invoke(cli.app, ["demo", "--out", str(tmp_path / "r")], env={"COLUMNS": "80"})
     assert "…" not in result.stdout
     assert "F along (0.99, 0.16)  0.9233  0.1462" in result.stdout
+    assert max(map(len, result.stdout.splitlines()[:-1])) <= 80
 
 
 def test_demo_writes_its_report(demo):
@@ -114,12 +126,14 @@ def test_demo_writes_its_report(demo):
     assert max(results["distance_to_front"]) < 1e-6
     assert results["answers"][10]["losses"]["f1"] == pytest.approx(0.3, abs=1e-6)
     assert results["answers"][11]["status"] == "unattainable"
+    assert set(results["training"]["losses"]) == {"ferero", "dual ascent", "plain sum"}
     config = json.loads((place / "config.json").read_text())
     assert config["versions"]["ferero"] == ferero.__version__
-    for name in ("front.png", "wishes.png", "history.png"):
+    for name in ("training.png", "front.png", "wishes.png", "history.png"):
         assert (place / name).read_bytes().startswith(b"\x89PNG")
     page = (place / "report.html").read_text()
     assert "subject to f1 &lt;= 0.3" in page
+    assert "subject to rec &lt;= 4" in page
     assert "unattainable" in page
     assert "http://" not in page
     assert "https://" not in page
@@ -143,7 +157,9 @@ def test_demo_tells_nothing_about_the_machine(demo):
 def test_demo_in_json_prints_nothing_else(tmp_path):
     result = run("demo", "--json", "--out", tmp_path / "r")
     assert result.exit_code == 0
-    assert len(json.loads(result.stdout)["answers"]) == 12
+    printed = json.loads(result.stdout)
+    assert len(printed["answers"]) == 12
+    assert printed["training"]["steps"] == [25, 50]
     assert result.stderr == ""
 
 
@@ -175,8 +191,9 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path, monkeypatch, moment):
 KILLED_WHILE_WRITING = """
 import sys, time
 from pathlib import Path
-from ferero_lab import cli, demo
-demo.Demo.files = lambda self: dict.fromkeys(demo.FILES, b"x" * 1000)
+from ferero_lab import cli, demo, training_demo
+training_demo.STEPS = 50
+demo.Demo.files = lambda self, training: dict.fromkeys(demo.FILES, b"x" * 1000)
 def slow(self, content):
     with self.open("wb") as file:
         file.write(content[:10])

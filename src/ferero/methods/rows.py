@@ -78,7 +78,7 @@ class Rows:
 def _pick(values: Tensor, places: Tensor) -> Tensor:
     """``values[..., places]``, (..., r, n) for values (..., m), with the stack's own places where there is one."""
     if places.ndim == 2:
-        return values.index_select(-1, places.flatten()).unflatten(-1, places.shape)
+        return values.index_select(-1, places.flatten()).reshape(*values.shape[:-1], *places.shape)
     wide = values[..., None, :].expand(*values.shape[:-1], places.shape[-2], values.shape[-1])
     return wide.gather(-1, places.expand(*wide.shape[:-1], places.shape[-1]))
 
@@ -104,11 +104,12 @@ def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) ->
 
 def _short(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Where each row is not 0, (..., r, n), and what it is there; n is the longest row's, and at least 1."""
-    is_there = matrix != 0
-    most = max(1, int(is_there.sum(dim=-1).max()) if matrix.numel() else 1)
-    if matrix.shape[-1] == 0:
-        empty = matrix.new_zeros(*matrix.shape[:-1], 1)
-        return empty.long(), empty
-    places = is_there.to(torch.int8).argsort(dim=-1, descending=True, stable=True)[..., :most]
-    found = matrix.gather(-1, places)
-    return torch.where(found != 0, places, 0), found
+    flat = matrix.reshape(-1, matrix.shape[-1]) if matrix.numel() else matrix.new_zeros(0, 1)
+    row, column = flat.nonzero(as_tuple=True)
+    counts = row.bincount(minlength=1)
+    position = torch.arange(len(row), device=row.device) - (counts.cumsum(dim=0) - counts)[row]
+    shape = (*matrix.shape[:-1], max(1, int(counts.max())))
+    places, found = row.new_zeros(shape), matrix.new_zeros(shape)
+    places.view(-1, shape[-1])[row, position] = column
+    found.view(-1, shape[-1])[row, position] = flat[row, column]
+    return places, found

@@ -15,7 +15,7 @@ from ferero.preference.consistency import check_consistent
 from ferero.preference.constraint import Constraint
 from ferero.preference.expression import Expression
 from ferero.preference.line import Line
-from ferero.preference.linear import LinearForm
+from ferero.preference.linear import LinearForm, entries
 from ferero.preference.objectives import Objectives, did_you_mean
 
 __all__ = ["assemble", "is_same_cone", "order_fields", "read_constraints", "read_minimized"]
@@ -58,7 +58,7 @@ def assemble(
         "margins": torch.tensor([part.margin for part in inequalities], dtype=torch.float64),
         "labels_g": tuple(part.text for part in inequalities),
         "labels_h": tuple(part.text for part in equalities),
-        "notes": line.notes if line is not None else check_consistent(names, parts),
+        "notes": line.notes if line is not None else check_consistent(parts),
         "_ray": line and line.direction,
         "through": line and line.through,
         "members": (),
@@ -79,7 +79,7 @@ def order_fields(
         if not form.terms:
             raise InputError(f"minimize: expected an expression with an objective, found '{form}'; remove it")
     if minimized:
-        order = torch.tensor([form.row(names) for form in minimized], dtype=torch.float64)
+        order = _matrix(names, minimized)
         cone = Cone(order)
     if cone is not None and not isinstance(cone, Cone):
         raise InputError(f"cone: expected a ferero.Cone, found {type(cone).__name__}; write ferero.Cone(A)")
@@ -144,9 +144,10 @@ def _checked(item: object, index: int) -> Constraint:
 
 
 def _check_names(names: tuple[str, ...], forms: Iterable[LinearForm]) -> None:
+    known = set(names)
     for form in forms:
         for name, _ in form.terms:
-            if name not in names:
+            if name not in known:
                 raise UnknownNameError(f"'{name}' is none of the objectives{did_you_mean(name, names)}")
 
 
@@ -156,5 +157,12 @@ def _rows(names: Sequence[str], parts: Sequence[Constraint]) -> tuple[Tensor, Te
     for part, form in zip(parts, forms, strict=True):
         if not all(math.isfinite(c) for c in (form.constant, *(c for _, c in form.terms))):
             raise InputError(f"constraints: '{part}' is not finite after left minus right; rescale the losses")
-    rows = torch.tensor([form.row(names) for form in forms], dtype=torch.float64).reshape(-1, len(names))
-    return rows, torch.tensor([form.constant for form in forms], dtype=torch.float64) + 0.0
+    return _matrix(names, forms), torch.tensor([form.constant for form in forms], dtype=torch.float64) + 0.0
+
+
+def _matrix(names: Sequence[str], forms: Sequence[LinearForm]) -> Tensor:
+    """The coefficients (k, m) of k forms."""
+    matrix = torch.zeros(len(forms), len(names), dtype=torch.float64)
+    where, coefficients = entries(names, forms)
+    matrix[where] = torch.tensor(coefficients, dtype=torch.float64)
+    return matrix

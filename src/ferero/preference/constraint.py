@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NoReturn
 
 from ferero.errors import InputError
@@ -72,7 +73,7 @@ class Constraint:
         upper = Constraint(self.left, "<=", self.right, margin=self.margin)
         return upper, Constraint(self.left, ">=", self.right.times(-1.0), margin=self.margin)
 
-    @property
+    @cached_property
     def form(self) -> LinearForm:
         """Left minus right, negated for `>=`, of a constraint of one row."""
         difference = self.left.plus(self.right, -1.0)

@@ -37,9 +37,11 @@ class Expression:
     form: LinearForm
 
     def __post_init__(self) -> None:
-        for name, coefficient in (*self.form.terms, ("1", self.form.constant)):
-            if not math.isfinite(coefficient):
-                raise InputError(f"expression: the coefficient of '{name}' is {coefficient}; rescale the losses")
+        terms, constant = self.form.terms, self.form.constant
+        if math.isfinite(constant) and all(map(math.isfinite, [c for _, c in terms])):
+            return
+        name, found = next((name, c) for name, c in (*terms, ("1", constant)) if not math.isfinite(c))
+        raise InputError(f"expression: the coefficient of '{name}' is {found}; rescale the losses")
 
     __array_ufunc__ = None  # numpy scalars on the left then leave the operator to us
     __hash__ = None  # type: ignore[assignment]  # `==` makes a constraint

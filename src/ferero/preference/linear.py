@@ -6,10 +6,10 @@ hold and compare plain values.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-__all__ = ["LinearForm", "number_text"]
+__all__ = ["LinearForm", "entries", "number_text"]
 
 
 def number_text(value: float) -> str:
@@ -44,8 +44,9 @@ class LinearForm:
         total = dict(self.terms)
         for name, coefficient in other.terms:
             total[name] = total.get(name, 0.0) + factor * coefficient
-        terms = tuple((name, c) for name, c in total.items() if c != 0)
-        return LinearForm(terms, self.constant + factor * other.constant)
+        if 0 in total.values():
+            total = {name: c for name, c in total.items() if c != 0}
+        return LinearForm(tuple(total.items()), self.constant + factor * other.constant)
 
     def times(self, factor: float) -> LinearForm:
         """`factor * self`."""
@@ -61,6 +62,13 @@ class LinearForm:
         if self.constant != 0 or not parts:
             parts.append(number_text(self.constant + 0.0))
         return " + ".join(parts).replace("+ -", "- ")
+
+
+def entries(names: Sequence[str], forms: Iterable[LinearForm]) -> tuple[tuple[list[int], list[int]], list[float]]:
+    """Where the matrix (k, m) of k forms over `names` is not zero, rows and columns, and what it is there."""
+    place = {name: j for j, name in enumerate(names)}
+    found = [(i, place[name], c) for i, form in enumerate(forms) for name, c in form.terms]
+    return ([i for i, _, _ in found], [j for _, j, _ in found]), [c for _, _, c in found]
 
 
 def _term_text(name: str, coefficient: float) -> str:

@@ -62,7 +62,10 @@ def row_constraints(names: Sequence[str], rows: Rows, relation: Relation) -> lis
     if rows is None:
         return []
     B, b = rows
+    terms: list[list[tuple[str, float]]] = [[] for _ in range(len(B))]
+    for (i, j), coefficient in zip(B.nonzero().tolist(), B[B != 0].tolist(), strict=True):
+        terms[i].append((names[j], coefficient))
     return [
-        Constraint(LinearForm.from_row(names, row), relation, LinearForm(constant=0.0 - constant))
-        for row, constant in zip(B.tolist(), b.tolist(), strict=True)
+        Constraint(LinearForm(tuple(row)), relation, LinearForm(constant=0.0 - constant))
+        for row, constant in zip(terms, b.tolist(), strict=True)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -33,15 +34,16 @@ class Objectives:
             raise InputError("names: expected at least one, found none; write objectives('f1', 'f2')")
         for name in self.names:
             _check_name(name)
-        repeated = sorted({name for name in self.names if self.names.count(name) > 1})
+        repeated = sorted(name for name, times in Counter(self.names).items() if times > 1)
         if repeated:
             raise InputError(f"names must differ, found {', '.join(repeated)} more than once; rename one")
+        self.__dict__["_places"] = {name: i for i, name in enumerate(self.names)}
         for name in self.measured:
             self._index(name)
 
     def __getattr__(self, name: str) -> Expression:
         if name.startswith("__"):  # protocols (copy, pickle, numpy) probe for these
-            is_ours = name in self.__dict__.get("names", ())
+            is_ours = name in self.__dict__.get("_places", {})
             raise AttributeError(f"'{name}' is read as f[\"{name}\"]" if is_ours else name)
         return self[name]
 
@@ -58,11 +60,11 @@ class Objectives:
     def __len__(self) -> int:
         return len(self.names)
 
-    def _index(self, name: str) -> int:
-        names = self.__dict__.get("names", ())
-        if name not in names:
-            raise UnknownNameError(f"'{name}' is none of the objectives{did_you_mean(name, names)}")
-        return int(names.index(name))
+    def _index(self, name: object) -> int:
+        places: dict[str, int] = self.__dict__.get("_places", {})
+        if not isinstance(name, str) or name not in places:
+            raise UnknownNameError(f"'{name}' is none of the objectives{did_you_mean(str(name), tuple(places))}")
+        return places[name]
 
 
 def objectives(*names: str, measured: Sequence[str] = ()) -> Objectives:

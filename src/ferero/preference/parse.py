@@ -104,6 +104,8 @@ class _Parser:
     def __init__(self, text: str, names: Sequence[str] | None) -> None:
         self.text = text
         self.known = names
+        self.allowed = frozenset(names or ())
+        self.found: set[str] = set()
         self.parsed = ParsedText()
         self.tokens = tokenize(text)
         self.position = 0
@@ -166,7 +168,7 @@ class _Parser:
             self._constraint(self._sum())
 
     def _at_keyword(self, word: str) -> bool:
-        return self.token.text == word and word not in (self.known or ())
+        return self.token.text == word and word not in self.allowed
 
     def _at_vector(self, word: str) -> bool:
         starts = self.following.kind == "number" or self.following.text in {"(", "-"}
@@ -298,10 +300,11 @@ class _Parser:
 
     def _name(self) -> Expression:
         name = self.token.text
-        if self.known is not None and name not in self.known:
+        if self.known is not None and name not in self.allowed:
             unknown = f"'{name}' is none of the objectives{did_you_mean(name, self.known)}"
             self._fail(unknown, UnknownNameError)
-        if name not in self.parsed.names:
+        if name not in self.found:
+            self.found.add(name)
             self.parsed.names.append(name)
         self._take()
         return Expression(LinearForm(((name, 1.0),)))

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
@@ -19,14 +20,17 @@ from ferero.methods.ray import check_understood
 from ferero.methods.rows import rows_of
 from ferero.preference import Preference
 from ferero.preference.inputs import no_preference
-from ferero.training import buffers
+from ferero.training import buffers, clock
+from ferero.training.agreement import check_agreement, traits_of
 from ferero.training.captured import Captured
+from ferero.training.cycle import Cycle
 from ferero.training.held_out import Correction, correct
 from ferero.training.joint import Step, gather, ranks_of
 from ferero.training.losses import Counts, Losses, Reading, check_attached, read_losses
 from ferero.training.record import Record, advance_record, shift_record, tracked
 from ferero.training.refusal import stop_zeroing, zero_gradients
 from ferero.training.report import Report, diagnosis_of, make_report, metrics_of
+from ferero.training.turn import Held, Turn, is_in_backward
 from ferero.training.watch import Watch
 
 __all__ = ["Steer"]
@@ -36,17 +40,20 @@ class Steer(nn.Module):
     """``loss = steer(losses)``: the weighted sum whose weights steer the losses to where the preference wants them.
 
     A module without parameters: put it inside your model and its state is saved, loaded and moved with it. It moves on
-    only in training mode with gradients enabled; otherwise it returns the sum with the weights of the last step.
+    only in training mode with gradients enabled; otherwise it returns the sum with the weights of the last step. Calls
+    that repeat another hold its weights: a closure evaluated again within one optimizer step, and what a checkpoint
+    recomputes in the backward pass.
 
     Under `torch.distributed` one all-reduce of sums and counts makes every rank see the losses of the joint batch, and
     each rank's part in the gradient is scaled so that the usual averaging over ranks gives the joint batch's gradient,
-    also where a loss is missing on some ranks.
+    also where a loss is missing on some ranks. At the first step the ranks compare what they were built with, and
+    refuse to go on where it differs.
 
     Args:
         preference: What is wanted; a single one.
         method: A method that reads losses only.
         every: Micro-batches per optimizer step. The weights stay as they are for that many calls, and then move once,
-            on the means.
+            on the means. A step of the optimizer before that ends the cycle, and the next call begins a new one.
         on_nonfinite: What to do with NaN or inf: "raise", or "skip" (a constant 0 comes back, which leaves no gradient
             behind; under `torch.distributed`, where every rank must take part, a gradient of 0). In neither case is
             anything updated. On a GPU nothing waits for the answer: all weights are 0 for that batch (the scalar is
@@ -79,6 +86,7 @@ class Steer(nn.Module):
     ) -> None:
         super().__init__()
         _keep_compiler_out()
+        clock.start()
         self.preference, self.method = preference, FereroPI() if method is None else method
         self.every, self.on_nonfinite, self.group = every, on_nonfinite, group
         self._check_arguments()
@@ -89,10 +97,14 @@ class Steer(nn.Module):
         self._watch, self._captured = Watch(), Captured()
         self._news, self._has_news = _no_news(preference.m), False
         self._zeroed: list[RemovableHandle] = []
+        self._turn, self._cycle = Turn(), Cycle()
+        self._is_agreed = False  # with the other ranks
 
     def __setstate__(self, state: dict[str, Any]) -> None:  # one that is unpickled was not made here
         _keep_compiler_out()
+        clock.start()
         super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._is_agreed = False
 
     def _first_buffers(self) -> dict[str, Tensor]:
         """The state before the first step."""
@@ -110,11 +122,12 @@ class Steer(nn.Module):
         }
 
     def reset(self) -> None:
-        """Forget everything, as if nothing had been seen yet."""
+        """Forget everything, as if nothing had been seen yet; on every rank, where several train together."""
         for name, tensor in self._first_buffers().items():
             self.get_buffer(name).copy_(tensor)
         self._news, self._has_news = _no_news(self.preference.m).to(self.weights.device), False
         self._watch, self._captured = Watch(), Captured()
+        self._turn, self._cycle, self._is_agreed = Turn(), Cycle(), False
 
     def _check_arguments(self) -> None:
         if not isinstance(self.preference, Preference):
@@ -151,17 +164,21 @@ class Steer(nn.Module):
             A scalar; call ``backward()`` on it as ever.
 
         Raises:
-            InputError: A wrong number or shape, or a loss that is not attached to the graph.
+            InputError: A wrong number or shape, a loss that is not attached to the graph, or ranks that differ.
             UnknownNameError: A name that is none of the preference's.
             NonFiniteError: NaN or inf, with ``on_nonfinite="raise"``.
         """
-        is_moving = self.training and torch.is_grad_enabled()
-        if is_moving:
+        is_news = self.training and self._turn.is_news()
+        is_attached, ranks = self.training and torch.is_grad_enabled(), ranks_of(self.group)
+        if is_attached:
+            if is_news and ranks > 1 and not self._is_agreed:
+                self._agree()
             check_attached(losses, self.preference.names, counts)
-        ranks = ranks_of(self.group)
         reading = read_losses(losses, counts, self.preference.names, self.weights.device, keep_graph=ranks > 1)
-        if not is_moving:
+        if not is_attached:
             return (self.weights.to(reading.values, copy=True) * reading.values).sum()
+        if not is_news:
+            return self._repeat(reading, ranks)
         stop_zeroing(self._zeroed)
         step = self._gather(reading)
         if step.means.device.type != "cpu":
@@ -171,9 +188,12 @@ class Steer(nn.Module):
                 weights = self._advance(step, None)
         else:
             return self._refuse(step, reading)
-        weighted = weights.to(reading.values.dtype, copy=True) * reading.values
-        loss = (weighted if step.share is None else weighted * step.share).sum()
-        return loss if loss.requires_grad else loss.requires_grad_()  # where every loss was missing
+        self._turn.held = Held(weights.to(reading.values.dtype, copy=True), step.share)
+        loss = self._turn.held.apply(reading.values)
+        if self.every > 1:
+            clock.follow(self)
+            self._cycle.count(loss if ranks == 1 else None)
+        return loss
 
     def observe(self, **measured: float | Tensor) -> None:
         """Take in values measured elsewhere: held-out losses, or metrics declared by ``objectives(measured=...)``.
@@ -238,6 +258,25 @@ class Steer(nn.Module):
             self._has_news = True
         return step
 
+    def _agree(self) -> None:
+        if self.weights.is_cuda and torch.cuda.is_current_stream_capturing():
+            return  # nobody can look at numbers here
+        traits = traits_of(self.preference, self.method, self.every, self.on_nonfinite)
+        check_agreement(traits, self.weights.device, self.group)
+        self._is_agreed = True
+
+    def _repeat(self, reading: Reading, ranks: int) -> Tensor:
+        """The sum as the call before would give it; nothing moves, and whether it is finite is not asked.
+
+        A search along a line may well meet what is not finite, and knows what to do about it.
+        """
+        held = self._turn.held or Held(self.weights.to(reading.values, copy=True), None)
+        if is_in_backward():
+            return _nothing(reading.values) if self._zeroed else held.apply(reading.values)
+        if ranks > 1:
+            held = held._replace(share=gather(reading, self._news, self.group)[0].share)
+        return held.apply(reading.values)
+
     def _advance(self, step: Step, is_finite: Tensor | None) -> Tensor:
         """Move the state by one step where the losses are finite, and give the weights for this batch."""
         accept, step = is_finite, step._replace(means=step.means.to(self.weights.dtype))
@@ -279,6 +318,11 @@ class Steer(nn.Module):
         self.calls.add_(1)
         return due, accept
 
+    def _optimizer_stepped(self, optimizer: Optimizer) -> None:
+        """Begin a new cycle, where the optimizer has not waited for the end of this one."""
+        if self._cycle.is_cut_by(optimizer, self.every):
+            self.calls.add_(-self.calls % self.every)
+
     def _learn(self, correction: Correction, record: Record, accept: Tensor | None) -> Correction:
         """Correct the training values by what was measured, once, and what is remembered of them by as much."""
         news = self._corrected_by_news(correction, record)
@@ -315,10 +359,11 @@ class Steer(nn.Module):
         self.get_buffer("record_skipped").add_(1)
         if self.every > 1:
             self.calls.add_(1)  # the cycle of micro-batches goes on
+            self._cycle.count(reading.values if step.share is None else None)
         if step.share is None:
             return torch.zeros((), dtype=reading.values.dtype, requires_grad=True)
         self._zeroed = zero_gradients(reading.values)
-        return (torch.where(torch.isfinite(reading.values), reading.values, 0.0) * 0.0).sum()
+        return _nothing(reading.values)
 
     def _advance_on_device(self, step: Step) -> Tensor:
         """On a device: the same step without a look at the numbers; what is not finite changes nothing and weighs 0."""
@@ -375,6 +420,7 @@ class Steer(nn.Module):
             )
         self._news.copy_(state[:, :-1])
         self._has_news = True
+        self._cycle.forget_phase()
 
     def _mark(self) -> Tensor:
         """The names, and which losses each constraint bounds from which side, (2, 1); a ray may turn."""
@@ -388,6 +434,11 @@ class Steer(nn.Module):
     def extra_repr(self) -> str:
         """The preference, as it was written."""
         return str(self.preference)
+
+
+def _nothing(values: Tensor) -> Tensor:
+    """A zero with the graph of the losses (m,), for backward passes that must run."""
+    return (torch.where(torch.isfinite(values), values, 0.0) * 0.0).sum()
 
 
 def _no_news(m: int) -> Tensor:

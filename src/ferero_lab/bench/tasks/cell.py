@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass
+from math import isfinite
 from typing import Any
 
 import torch
 
 import ferero
+from ferero_lab.bench.tasks.figures import Key
 from ferero_lab.bench.tasks.registry import SEEDS, Half, cells
 from ferero_lab.bench.tasks.rivals import ALONE, RIVALS, Rivals
 from ferero_lab.bench.tasks.score import Score, score
 from ferero_lab.bench.tasks.task import Task
 from ferero_lab.bench.tasks.train import train_alone, train_together
 
-__all__ = ["Cell", "cells_of", "ferero_score", "rival_scores"]
+__all__ = ["Cell", "cells_of", "ferero_score", "plain", "rival_scores", "run_name"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,13 @@ class Cell:
         return cells(self.half)[self.place]
 
 
-def cells_of(half: Half) -> list[Cell]:
-    """All of a half, every seed."""
-    return [Cell(half, place, seed) for place in range(len(cells(half))) for seed in SEEDS[half]]
+def cells_of(half: Half) -> dict[Key, Cell]:
+    """All of a half, every seed, by what lines call them."""
+    return {
+        (half, task.name, task.form, seed): Cell(half, place, seed)
+        for place, task in enumerate(cells(half))
+        for seed in SEEDS[half]
+    }
 
 
 def rival_scores(cell: Cell) -> dict[str, Any]:
@@ -40,7 +46,7 @@ def rival_scores(cell: Cell) -> dict[str, Any]:
     torch.set_num_threads(1)
     task, everyone = cell.task(), RIVALS + ALONE
     found = train_together(task, Rivals(task.preference, everyone), len(everyone), cell.seed)
-    return _named(cell, task) | {"rivals": [_plain(score(task, one)) for one in found]}
+    return run_name(cell, task) | {"rivals": [plain(score(task, one)) for one in found]}
 
 
 def ferero_score(cell: Cell) -> dict[str, Any]:
@@ -49,13 +55,14 @@ def ferero_score(cell: Cell) -> dict[str, Any]:
     task = cell.task()
     steer = ferero.Steer(task.preference)
     found = train_alone(task, steer, cell.seed)
-    return _named(cell, task) | {"ferero": _plain(score(task, found)), "status": steer.report().status}
+    return run_name(cell, task) | {"ferero": plain(score(task, found)), "status": steer.report().status}
 
 
-def _named(cell: Cell, task: Task) -> dict[str, Any]:
+def run_name(cell: Cell, task: Task) -> dict[str, Any]:
+    """What every line of the cell begins with."""
     return {"half": cell.half, "task": task.name, "form": task.form, "seed": cell.seed}
 
 
-def _plain(found: Score) -> list[float | None]:
-    """JSON has no word for inf."""
-    return [None if value == float("inf") else float(f"{value:.6g}") for value in astuple(found)]
+def plain(found: Score) -> list[float | None]:
+    """Four numbers; JSON has no word for inf."""
+    return [float(f"{value:.6g}") if isfinite(value) else None for value in astuple(found)]

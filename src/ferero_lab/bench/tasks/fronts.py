@@ -36,12 +36,13 @@ def _task(
         if not noisy:
             return values
         drawn = normals(3000 + seed, STEPS, 2, 1 + DIMENSIONS)[step].to(theta)
-        slope = NOISE * drawn[:, 1:] @ theta / DIMENSIONS**0.5
+        slope: Tensor = NOISE * drawn[:, 1:] @ theta / DIMENSIONS**0.5
         return values + NOISE * values.detach() * drawn[:, 0] + (slope - slope.detach())
 
     def evaluate(model: nn.Module) -> Tensor:
         (theta,) = model.parameters()
-        return function(theta)
+        found: Tensor = function(theta)
+        return found
 
     def model(seed: int) -> nn.Module:
         point = Point(seed)

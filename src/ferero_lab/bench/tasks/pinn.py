@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from math import pi
 
 import torch
@@ -29,7 +30,7 @@ class Field(nn.Module):
         super().__init__()
         with seeded(seed):
             sizes = (inputs, 16, 16, 1)
-            self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+            self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
 
     def forward(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """``u`` (n,), its gradient (n, d), and the second derivatives along each axis (n, d), at points (n, d)."""
@@ -37,6 +38,7 @@ class Field(nn.Module):
         value, first = points, torch.eye(d, dtype=points.dtype).expand(n, d, d)
         second = torch.zeros_like(first)
         for i, layer in enumerate(self.layers):
+            assert isinstance(layer, nn.Linear)
             value, first, second = layer(value), first @ layer.weight.T, second @ layer.weight.T
             if i < len(self.layers) - 1:
                 value = torch.tanh(value)

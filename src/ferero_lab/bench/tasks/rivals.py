@@ -1,7 +1,8 @@
 """What people do today: multipliers moved by the violations, in a few lines each, with every setting side by side.
 
-All of them are maps from values to weights, so many settings train at once. `benchmarks/cooper/check.py` holds nuPI's
-rule and the augmented Lagrangian to Cooper's own optimizers, step for step.
+All of them are maps from values to weights, so many settings train at once. `benchmarks/cooper/check.py` holds the
+augmented Lagrangian to Cooper's own, step for step, and nuPI to Cooper's documentation; the code of cooper-optim 1.0.1
+begins otherwise, which its second step shows.
 """
 
 from __future__ import annotations
@@ -43,10 +44,15 @@ class Rival:
     objective: float = 1.0
 
     @property
-    def title(self) -> str:
-        """The rule and its setting in a few words."""
+    def setting(self) -> str:
+        """Its setting in a few words."""
         nu = f", nu {self.nu:g}" if self.nu else ""
-        return f"{self.name}: rate {self.rate:g}, k {self.proportional:g}{nu}"
+        return f"rate {self.rate:g}, k {self.proportional:g}{nu}"
+
+    @property
+    def title(self) -> str:
+        """The rule and its setting."""
+        return f"{self.name}: {self.setting}"
 
 
 RIVALS = (

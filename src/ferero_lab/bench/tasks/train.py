@@ -63,7 +63,7 @@ def train_alone(
             return loss
 
         _set_rate(optimizer, task, step)
-        value = optimizer.step(closure)
+        value = optimizer.step(closure)  # type: ignore[arg-type]
         if not bool(torch.isfinite(torch.as_tensor(value))):
             return found
         if step + 1 in looks:
@@ -128,7 +128,7 @@ def _finish(
                 loss.backward()  # type: ignore[no-untyped-call]
                 return loss
 
-            optimizer.step(closure)
+            optimizer.step(closure)  # type: ignore[arg-type]
             if step + 1 in looks:
                 with torch.no_grad():
                     found[k, looks.index(step + 1)] = task.evaluate(model).double()

@@ -1,0 +1,104 @@
+"""What ranks compare before the first step, with the other ranks' numbers made up; `distributed` has real ones."""
+
+from __future__ import annotations
+
+import copy
+import zlib
+
+import pytest
+import torch
+
+import ferero
+from ferero.errors import InputError
+from ferero.training import Steer, agreement, joint
+from ferero.training import steer as steer_module
+from ferero.training.agreement import check_agreement, traits_of
+
+f = ferero.objectives("a", "b")
+WISH = ferero.Preference(f, [f.a <= 0.5])
+THREE = ferero.objectives("a", "b", "c")
+
+
+def traits(preference=WISH, method=None, every=1, on_nonfinite="raise"):
+    return traits_of(preference, method or ferero.FereroPI(), every, on_nonfinite)
+
+
+def marks(found):
+    return torch.tensor([zlib.crc32(text.encode()) for text in found.values()])
+
+
+@pytest.fixture
+def ranks(monkeypatch):
+    """Ranks with these traits, beside this one."""
+
+    def with_others(*others):
+        def all_gather(found, mine, group):
+            for place, tensor in zip(found, [mine, *map(marks, others)], strict=True):
+                place.copy_(tensor)
+
+        monkeypatch.setattr(agreement.distributed, "get_world_size", lambda group: 1 + len(others))
+        monkeypatch.setattr(agreement.distributed, "get_process_group_ranks", lambda group: range(1 + len(others)))
+        monkeypatch.setattr(agreement.distributed, "all_gather", all_gather)
+
+    return with_others
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        ({"preference": ferero.Preference(f, [f.a <= 0.4])}, "other constraints than rank 0"),
+        ({"preference": ferero.Preference(f, [f.b <= 0.5])}, "other constraints than"),
+        ({"preference": ferero.Preference(f, [f.a == 0.5])}, "other constraints than"),
+        ({"preference": ferero.Preference(f, [f.a <= 0.5], minimize=f.b)}, "another order than"),
+        ({"preference": ferero.Preference(ferero.objectives("a", "c"), [])}, "other losses and other constraints than"),
+        ({"preference": ferero.Preference(THREE, [THREE.a <= 0.5])}, "other losses, another order and other con"),
+        ({"every": 2}, "another every than"),
+        ({"on_nonfinite": "skip"}, "another on_nonfinite than"),
+    ],
+)
+def test_what_differs_is_named(ranks, other, words):
+    ranks(traits(), traits(**other), traits())
+    with pytest.raises(InputError, match=rf"Steer: rank 2 has {words}.*build the same Steer on every rank") as caught:
+        check_agreement(traits(), torch.device("cpu"), None)
+    assert "ranks differ" not in str(caught.value)
+
+
+def test_another_method_is_named_and_ranks_are_counted(ranks):
+    other = traits() | {"another method": "FereroPI FereroPI(gain=2.0)"}
+    ranks(traits(), other, other)
+    with pytest.raises(InputError, match=r"rank 2 has another method than rank 0 \(2 of 4 ranks differ from it\)"):
+        check_agreement(traits(), torch.device("cpu"), None)
+
+
+def test_rounding_and_addresses_do_not_count():
+    near = ferero.Preference(f, [f.a <= 0.5 + 1e-13])
+
+    class Method:
+        def __init__(self):
+            self.inner = object()
+
+    assert traits(near) == traits()
+    assert traits(method=Method()) == traits(method=Method())
+
+
+def test_a_steer_compares_once_and_again_after_a_reset_or_a_copy(monkeypatch):
+    asked = []
+    for module in (joint, steer_module):
+        monkeypatch.setattr(module, "ranks_of", lambda group: 2)
+    monkeypatch.setattr(joint.distributed, "all_reduce", lambda payload, group: payload.mul_(2))
+    monkeypatch.setattr(steer_module, "check_agreement", lambda *_: asked.append(1))
+    steer = Steer(WISH)
+
+    def calls(steer, count=3):
+        for _ in range(count):
+            steer(torch.ones(2, requires_grad=True))
+        return len(asked)
+
+    steer.eval()
+    assert calls(steer) == 0
+    steer.train()
+    assert calls(steer) == 1
+    steer.reset()
+    assert calls(steer) == 2
+    assert calls(copy.deepcopy(steer)) == 3
+    assert calls(steer) == 3
