@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ferero.errors import InputError
 from ferero.methods.base import Decision, Diagnosis, Observation, check_observation, in_dtype_of
-from ferero.methods.rows import Rows, rows_of
+from ferero.methods.rows import Rows, Sparse, rows_of
 from ferero.preference import Preference
 
 __all__ = ["FereroPI", "FereroPIState"]
@@ -24,6 +24,7 @@ _MARGIN_WINDOW = 32.0  # values whose standard error a margin counts in
 _FALLS = 0.9  # a violation below this share of what it was is on its way
 _VISIBLE = 0.01  # relative violation below which there is no hurry
 _HURRY = 10.0  # the most that patience multiplies the integral gain by
+_EVEN = 2.0  # what multiplies that of equalities, which have no side to be let go on
 _LOWEST, _HIGHEST = -10.0, 14.0  # of the logits' integral part
 _PUSH_UP = math.exp(-8)  # a loss's weight turns negative once it has fallen to a factor of about sqrt(this)
 _MOST = 10.0  # the most that constraints may enlarge the sum of all relative weights
@@ -42,7 +43,8 @@ class FereroPIState:
     Attributes:
         seen: How often each loss has arrived, (..., m).
         latest: The last value of each, (..., m).
-        fresh: 1 for terms of each row whose loss has arrived since the row was last updated, (..., r, n).
+        arrived: The step at which each loss arrived last, (..., m).
+        updated: The step at which each row was updated last, (..., r): it waits until all its losses arrived later.
         updates: How often each row of the order and each channel was updated, (..., k + c).
         units: Logarithms of their first sizes, (..., k + c).
         sizes: Logarithms of the channels' running sizes, (..., c).
@@ -58,7 +60,8 @@ class FereroPIState:
 
     seen: Tensor
     latest: Tensor
-    fresh: Tensor
+    arrived: Tensor
+    updated: Tensor
     updates: Tensor
     units: Tensor
     sizes: Tensor
@@ -152,13 +155,13 @@ class FereroPI:
         """Nothing seen, every logit 0."""
         m, k = preference.m, preference.A.shape[-2]
         c = preference.m_g + (m if preference.m_h else 0)
-        terms = rows_of(preference, preference.A.device, preference.A.dtype).columns.shape[-2:]
+        r = rows_of(preference, preference.A.device, preference.A.dtype).count
 
         def of(*shape: int) -> Tensor:
             return preference.A.new_zeros(*preference.batch_shape, *shape)
 
         return FereroPIState(
-            of(m), of(m), of(*terms), of(k + c), of(k + c), of(c), of(c), of(c), of(c), of(c), of(c), of(c), of(c),
+            of(m), of(m), of(m), of(r), of(k + c), of(k + c), of(c), of(c), of(c), of(c), of(c), of(c), of(c), of(c),
             of(m),
         )  # fmt: skip
 
@@ -188,17 +191,17 @@ class FereroPI:
         values = losses.to(dtype).clamp(-math.exp(_RANGE), math.exp(_RANGE))
         latest = values if present is None else torch.where(present, values, old.latest)
         seen = old.seen + (1 if present is None else present)
-        fresh, complete = _arrivals(wanted.rows, present, old.fresh)
+        last, updated, complete = _arrivals(wanted.rows, present, old)
         arrived = wanted.arrived(seen, present, complete)
         updates = old.updates + arrived
         now, violations, sizes, units = self._look(wanted, latest, old, complete, arrived, updates)
-        k = wanted.rows.A.shape[-2]
+        k = wanted.rows.k
         channels = self._move(wanted, violations, old, arrived[..., k:], updates[..., k:])
         weights, multipliers = _weigh(wanted, now, units, channels)
         if present is not None:
             weights = torch.where(present | (old.seen == 0), weights, old.weights)
         new = FereroPIState(
-            seen, latest, fresh, updates, units, sizes, channels.level, channels.surprise, channels.variance,
+            seen, latest, last, updated, updates, units, sizes, channels.level, channels.surprise, channels.variance,
             channels.rate, channels.anchor, channels.age, channels.slow, weights,
         )  # fmt: skip
         return Decision(in_dtype_of(weights, losses), multipliers), new
@@ -218,18 +221,18 @@ class FereroPI:
             is_low = own - highest < math.log(1 - _ALL)
             is_full = torch.where(wanted.multiplies, is_low, own.sinh().abs() > 1 / (1 - _ALL))
             stuck = is_full & is_stuck[..., m_g:] & (wanted.equalities.named > 0)
-            found.append(wanted.rows.name_any(stuck)[..., m_g:])
+            found.append(wanted.equalities.B.name_any(stuck))
         return Diagnosis(torch.cat(found, dim=-1))
 
     def _look(
         self, wanted: _Wanted, latest: Tensor, old: FereroPIState, complete: Tensor, arrived: Tensor, updates: Tensor
     ) -> tuple[_Now, Tensor, Tensor, Tensor]:
         """What the equalities ask for now, and the channels: relative violations, running sizes, units."""
-        rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.A.shape[-2]
-        terms = rows.terms(latest)[..., :m_g, :]
+        rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.k
         b = rows.b[..., :m_g]
-        positive = terms.clamp(min=0).sum(dim=-1) + b.clamp(min=0)
-        negative = b.clamp(max=0).abs() - terms.clamp(max=0).sum(dim=-1)
+        above, below = rows.B.sides(latest)[..., :m_g]
+        positive = above + b.clamp(min=0)
+        negative = b.clamp(max=0).abs() - below
         side = torch.maximum(positive, negative)
         found = side if wanted.equalities is None else torch.cat([side, latest.abs()], dim=-1)
         news = arrived[..., k:]
@@ -243,7 +246,7 @@ class FereroPI:
             now, displacement, found_size = wanted.equalities.look(latest, sizes[..., m_g:].exp(), complete[..., m_g:])
             violations = torch.cat([violations, displacement], dim=-1)
             found = torch.cat([side, found_size], dim=-1)
-        objective = (rows.A @ latest[..., None])[..., 0]
+        objective = rows.A.times(latest)
         first = torch.cat([_log(objective), _log(found)], dim=-1)
         share = arrived * (updates <= _FIRST) / updates.clamp(min=1)
         units = torch.lerp(old.units, first, share)
@@ -264,13 +267,14 @@ class FereroPI:
         anchor = torch.where(stays, old.anchor, level)
 
         hurry = (age / self.patience).clamp(1.0, _HURRY)
-        pace = torch.where(level < 0, self.release, hurry)
+        pace, seen_by_gain = torch.where(level < 0, self.release, hurry), level
         if wanted.is_inequality is not None:
-            pace = torch.where(wanted.is_inequality, pace, 1.0)
+            pace = torch.where(wanted.is_inequality, pace, _EVEN)
+            seen_by_gain = torch.where(wanted.is_inequality, level, e)
         step = self.integral * pace * (1 - size).clamp(min=self.near) * e
         slow = (old.logits + step * arrived).clamp(_LOWEST, _HIGHEST)
         surprise = torch.where(arrived > 0, surprise, old.surprise)
-        return _Channels(level, surprise, variance, rate, anchor, age, slow, slow + self._gain(rate) * level)
+        return _Channels(level, surprise, variance, rate, anchor, age, slow, slow + self._gain(rate) * seen_by_gain)
 
     def _gain(self, rate: Tensor) -> Tensor:
         """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
@@ -291,10 +295,22 @@ class _Channels(NamedTuple):
 
 
 class _Now(NamedTuple):
-    """``(B S^2 B^T)^-1`` of the equalities, (..., m_h, m_h), and S, (..., m); None without equalities."""
+    """``(B S^2 B^T)^-1`` of the equalities, and S, (..., m); None without equalities."""
 
-    inverse: Tensor | None
+    inverse: _Inverse | None
     size: Tensor | None
+
+
+class _Inverse(NamedTuple):
+    """Of a matrix in which only some rows are coupled: 1 / diagonal, (..., m_h), and the inverse of the others' block.
+
+    Attributes:
+        apart: (..., m_h).
+        coupled: (..., c, c); None where no rows are coupled.
+    """
+
+    apart: Tensor
+    coupled: Tensor | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -305,13 +321,15 @@ class _Equalities:
         B: (..., m_h, m).
         b: (..., m_h).
         named: 1 for the losses that they name, (..., m).
-        is_apart: Whether no two of them name the same loss.
+        coupled: Those of them that share a loss with another one, (c,).
+        dense: All entries of their rows, (..., c, m).
     """
 
-    B: Tensor
+    B: Sparse
     b: Tensor
     named: Tensor
-    is_apart: bool
+    coupled: Tensor
+    dense: Tensor
 
     def look(self, F: Tensor, size: Tensor, complete: Tensor) -> tuple[_Now, Tensor, Tensor]:
         """The inverse of ``B S^2 B^T``, each loss's relative displacement ``S B^T (B S^2 B^T)^-1 H``, and S.
@@ -325,9 +343,9 @@ class _Equalities:
             complete: Rows that may be read, (..., m_h).
         """
         there = complete.to(F.dtype)
-        H = ((self.B @ F[..., None])[..., 0] + self.b) * there
+        H = (self.B.times(F) + self.b) * there
         usual = size * F.sign()
-        H_usual = ((self.B @ usual[..., None])[..., 0] + self.b) * there
+        H_usual = (self.B.times(usual) + self.b) * there
         inverse = self._inverse(size, there)
         target = usual - size.square() * self.spread(self._solve(inverse, H_usual))
         size = torch.maximum(size, target.abs().clamp(max=math.exp(_RANGE)))
@@ -338,26 +356,30 @@ class _Equalities:
         """The lam_h, (..., m_h), whose ``B^T lam_h`` is nearest to weights (..., m), in units of S."""
         assert now.inverse is not None  # for the type checker
         assert now.size is not None
-        return self._solve(now.inverse, (self.B @ (now.size.square() * weights)[..., None])[..., 0])
+        return self._solve(now.inverse, self.B.times(now.size.square() * weights))
 
-    def _inverse(self, size: Tensor, there: Tensor) -> Tensor:
-        scaled = self.B * size[..., None, :]
-        if self.is_apart:
-            D = scaled.square().sum(dim=-1)
-            return there / torch.where(D * there > 0, D, 1.0)
-        D = (scaled @ scaled.mT) * (there[..., :, None] * there[..., None, :])
+    def _inverse(self, size: Tensor, there: Tensor) -> _Inverse:
+        diagonal = self.B.times_squared(size)
+        apart = there / torch.where(diagonal * there > 0, diagonal, 1.0)
+        if len(self.coupled) == 0:
+            return _Inverse(apart, None)
+        scaled, there = self.dense * size[..., None, :], there[..., self.coupled]
+        both = there[..., :, None] * there[..., None, :]
+        D = (scaled @ scaled.mT) * both
         largest = D.diagonal(dim1=-2, dim2=-1).amax(dim=-1, keepdim=True)
         largest = torch.where(largest > 0, largest, 1.0)
         D = D / largest[..., None] + torch.diag_embed(_RIDGE + (1 - there))
-        return torch.linalg.inv_ex(D).inverse / largest[..., None]
+        return _Inverse(apart, torch.linalg.inv_ex(D).inverse / largest[..., None] * both)
 
-    def _solve(self, inverse: Tensor, H: Tensor) -> Tensor:
-        return inverse * H if self.is_apart else (inverse @ H[..., None])[..., 0]
+    def _solve(self, inverse: _Inverse, H: Tensor) -> Tensor:
+        found = inverse.apart * H
+        if inverse.coupled is None:
+            return found
+        return found.index_copy(-1, self.coupled, (inverse.coupled @ H[..., self.coupled, None])[..., 0])
 
     def spread(self, multipliers: Tensor) -> Tensor:
         """``B^T lam``, (..., m)."""
-        found: Tensor = multipliers[..., None, :] @ self.B
-        return found[..., 0, :]
+        return self.B.combine(multipliers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,20 +411,18 @@ class _Wanted:
         rows, m_g = self.rows, self.rows.m_g
         batch = seen.shape[:-1]
         known, news = seen > 0, seen >= 0 if present is None else present
-        touched = (rows.A != 0) & news[..., None, :]
-        objective = touched.any(dim=-1) & ((rows.A == 0) | known[..., None, :]).all(dim=-1)
+        objective = rows.A.name_any(news) & rows.A.name_only(known)
         parts = [objective.expand(*batch, -1), complete[..., :m_g].expand(*batch, -1)]
         if self.equalities is not None:
-            named = (self.equalities.B != 0) & complete[..., m_g:, None]
-            parts.append(named.any(dim=-2).expand(*batch, -1))
+            parts.append(self.equalities.B.named_by_any(complete[..., m_g:]).expand(*batch, -1))
         return torch.cat(parts, dim=-1).to(seen.dtype)
 
 
 def _weigh(wanted: _Wanted, now: _Now, units: Tensor, channels: _Channels) -> tuple[Tensor, Tensor]:
     """The weights (..., m) and the multipliers ``[lam_f; lam_g; lam_h]``, so that ``w = A^T lam_f + B^T lam``."""
-    rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.A.shape[-2]
+    rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.k
     lam_f = wanted.orders * (-units[..., :k]).exp() / wanted.orders.sum(dim=-1, keepdim=True)
-    objective = (lam_f[..., None, :] @ rows.A)[..., 0, :]
+    objective = rows.A.combine(lam_f)
     if wanted.is_ray is not None:
         objective = torch.where(wanted.is_ray, objective.new_ones(()) / wanted.ray, objective)
     scale = wanted.scale / objective.abs().sum(dim=-1, keepdim=True)
@@ -411,7 +431,7 @@ def _weigh(wanted: _Wanted, now: _Now, units: Tensor, channels: _Channels) -> tu
     total, usual = 1 + relative.sum(dim=-1, keepdim=True), 1 + slow.sum(dim=-1, keepdim=True)
     lam_g = relative / units[..., k : k + m_g].exp()
     lam_h = lam_g.new_zeros(*lam_g.shape[:-1], rows.count - m_g)
-    weights = objective + rows.combine(torch.cat([lam_g, lam_h], dim=-1)) if m_g else objective
+    weights = objective + rows.B.combine(torch.cat([lam_g, lam_h], dim=-1)) if m_g else objective
     if wanted.equalities is not None:
         named = wanted.equalities.named
         signed, slow = (logits[..., m_g:].sinh() * named for logits in (channels.all, channels.slow))
@@ -422,8 +442,7 @@ def _weigh(wanted: _Wanted, now: _Now, units: Tensor, channels: _Channels) -> tu
         lam_h = wanted.equalities.multipliers(now, sought)
         added = wanted.equalities.spread(lam_h)
         weights = weights + torch.where(wanted.multiplies, balanced - objective, added)
-        own = ((balanced - added)[..., None, :] * (rows.A != 0) / torch.where(rows.A != 0, rows.A, 1.0)).sum(dim=-1)
-        lam_f = torch.where(wanted.multiplies, own, lam_f)
+        lam_f = torch.where(wanted.multiplies, rows.A.share_out(balanced - added), lam_f)
     factor = scale * usual.clamp(max=_MOST) / total
     everything = torch.cat([lam_f, lam_g, lam_h], dim=-1) * factor
     return _bounded(weights * factor), _bounded(everything)
@@ -439,14 +458,14 @@ def _bounded(weights: Tensor) -> Tensor:
     return weights.clamp(-_LARGEST_WEIGHT, _LARGEST_WEIGHT)
 
 
-def _arrivals(rows: Rows, present: Tensor | None, fresh: Tensor) -> tuple[Tensor, Tensor]:
-    """Terms that have arrived since each row's last update (..., r, n), and the rows that are complete now (..., r)."""
+def _arrivals(rows: Rows, present: Tensor | None, old: FereroPIState) -> tuple[Tensor, Tensor, Tensor]:
+    """When each loss (..., m) arrived and each row (..., r) was updated last, and which rows are complete now."""
+    now = old.arrived.amax(dim=-1, keepdim=True) + 1
     if present is None:
-        return torch.zeros_like(fresh), rows.is_real
-    here = rows.pick(present)
-    fresh = torch.maximum(fresh, here.to(fresh))
-    complete = ((fresh > 0) | (rows.coefficients == 0)).all(dim=-1) & rows.is_real
-    return fresh * ~complete[..., None], complete
+        return now.expand_as(old.arrived), now.expand_as(old.updated), rows.is_real
+    last = torch.where(present, now, old.arrived)
+    complete = (rows.B.least(last) > old.updated) & rows.is_real
+    return last, torch.where(complete, now, old.updated), complete
 
 
 def _log(values: Tensor) -> Tensor:
@@ -467,8 +486,10 @@ def _wanted(preference: Preference, device: torch.device, dtype: torch.dtype) ->
     equalities, is_inequality = None, None
     if p.m_h:
         named = (p.B_h != 0).any(dim=-2).to(dtype)
-        counts = (p.B_h != 0).sum(dim=-2)
-        equalities = _Equalities(p.B_h, p.b_h, named, is_apart=bool((counts <= 1).all()))
+        B_h = Sparse.of(p.B_h)
+        is_shared = (p.B_h != 0).sum(dim=-2) > 1
+        coupled = torch.nonzero(B_h.name_any(is_shared).reshape(-1, p.m_h).any(dim=0))[:, 0]
+        equalities = _Equalities(B_h, p.b_h, named, coupled, p.B_h.index_select(-2, coupled))
         is_inequality = torch.arange(p.m_g + p.m, device=device) < p.m_g
     rays = [_ray(member) for member in members]
     ray = torch.stack([torch.ones(p.m) if one is None else one for one in rays]).to(device, dtype)

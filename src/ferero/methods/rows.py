@@ -1,11 +1,13 @@
 """The constraints of a preference as rows ``B F + b``, inequalities first, each as the short list of its own terms.
 
 A bound names one loss, a difference two: what a row costs is what it names, not how many losses there are. So two
-thousand bounds on a thousand losses are two thousand numbers, and not two million.
+thousand bounds on a thousand losses are two thousand numbers, and not two million, even beside a bound on their sum.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,69 +16,135 @@ from torch import Tensor
 
 from ferero.preference import Preference
 
-__all__ = ["Rows", "rows_of"]
+__all__ = ["Rows", "Sparse", "rows_of"]
+
+_FEW = 4096  # entries that may be padding before rows are sorted by their length
+
+
+@dataclass(frozen=True, eq=False)
+class _Terms:
+    """The rows of a matrix (..., r, m), those of similar length side by side.
+
+    Attributes:
+        blocks: For each length n the columns (..., b, n) that rows name, None where they name all in their order, and
+            the coefficients (..., b, n), 0 for what is left over (it repeats column 0).
+        back: Where each row is in the blocks, (r,); None where they are in their order.
+    """
+
+    blocks: tuple[tuple[Tensor | None, Tensor], ...]
+    back: Tensor | None
+
+    def each(self, values: Tensor, reduce: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """``reduce(coefficients, values)`` of every row's terms, (..., r), for values (..., m)."""
+        if values.shape[-1] == 0:  # a matrix without columns
+            values = values.new_zeros(*values.shape[:-1], 1)
+        parts = [reduce(coefficients, _pick(values, columns)) for columns, coefficients in self.blocks]
+        if self.back is None:
+            return parts[0]
+        return torch.cat(parts, dim=-1).index_select(-1, self.back)
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse:
+    """A matrix M (..., r, m) at the cost of its entries that are not 0.
+
+    Attributes:
+        by_row: Its rows.
+        by_column: Its columns.
+    """
+
+    by_row: _Terms
+    by_column: _Terms
+
+    @classmethod
+    def of(cls, matrix: Tensor) -> Sparse:
+        """From all entries (..., r, m)."""
+        return cls(_terms(matrix), _terms(matrix.mT))
+
+    def times(self, x: Tensor) -> Tensor:
+        """``M x``, (..., r), for x (..., m)."""
+        return self.by_row.each(x, lambda c, v: (c * v).sum(dim=-1))
+
+    def combine(self, y: Tensor) -> Tensor:
+        """``M^T y``, (..., m), for y (..., r)."""
+        return self.by_column.each(y, lambda c, v: (c * v).sum(dim=-1))
+
+    def times_squared(self, x: Tensor) -> Tensor:
+        """``sum_i (M_ji x_i)^2``, (..., r)."""
+        return self.by_row.each(x, lambda c, v: (c * v).square().sum(dim=-1))
+
+    def sides(self, x: Tensor) -> Tensor:
+        """The sums of the positive and of the negative terms of ``M x``, (2, ..., r)."""
+
+        def split(c: Tensor, v: Tensor) -> Tensor:
+            terms = c * v
+            return torch.stack([terms.clamp(min=0).sum(dim=-1), terms.clamp(max=0).sum(dim=-1)])
+
+        return self.by_row.each(x, split)
+
+    def largest(self, x: Tensor) -> Tensor:
+        """The largest size of a term of ``M x``, (..., r)."""
+        return self.by_row.each(x, lambda c, v: (c * v).abs().amax(dim=-1))
+
+    def least(self, x: Tensor) -> Tensor:
+        """The smallest of the x (..., m) that each row names, (..., r); inf for a row that names none."""
+        return self.by_row.each(x, lambda c, v: torch.where(c != 0, v, math.inf).amin(dim=-1))
+
+    def share_out(self, x: Tensor) -> Tensor:
+        """``sum_i x_i / M_ji`` over what each row names, (..., r)."""
+        return self.by_row.each(x, lambda c, v: ((c != 0) * v / torch.where(c != 0, c, 1.0)).sum(dim=-1))
+
+    def name_any(self, marked: Tensor) -> Tensor:
+        """Rows, (..., r), that name one of the marked columns, (..., m), bool."""
+        return self.by_row.each(marked, lambda c, v: ((c != 0) & v).any(dim=-1))
+
+    def name_only(self, marked: Tensor) -> Tensor:
+        """Rows, (..., r), that name none but the marked columns, (..., m), bool."""
+        return self.by_row.each(marked, lambda c, v: ((c == 0) | v).all(dim=-1))
+
+    def named_by_any(self, marked: Tensor) -> Tensor:
+        """Columns, (..., m), that one of the marked rows, (..., r), bool, names."""
+        return self.by_column.each(marked, lambda c, v: ((c != 0) & v).any(dim=-1))
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """r = m_g + m_h rows over m losses, of n terms at most; of a stack with a leading dimension.
+    """r = m_g + m_h rows over m losses; of a stack with a leading dimension.
 
     Attributes:
         A: The rows of the order, (..., k, m).
-        columns: Which losses each row names, (..., r, n); what is left over repeats loss 0.
-        coefficients: Their coefficients, (..., r, n), 0 for what is left over.
+        k: How many.
+        B: ``[B_g; B_h]``, (..., r, m).
         b: ``[b_g; b_h]``, (..., r).
         m_g: The number of inequalities.
         is_real: Rows that are no padding of a stack, (..., r), bool.
         real: The same as numbers.
         margins: z of each row, 0 for equalities, (..., r); None where all are 0.
-        places: Which rows name each loss, (..., m, n'), and
-        transposed: with which coefficients, (..., m, n').
     """
 
-    A: Tensor
-    columns: Tensor
-    coefficients: Tensor
+    A: Sparse
+    k: int
+    B: Sparse
     b: Tensor
     m_g: int
     is_real: Tensor
     real: Tensor
     margins: Tensor | None
-    places: Tensor
-    transposed: Tensor
 
     @property
     def count(self) -> int:
         """The number r of rows."""
         return self.b.shape[-1]
 
-    def pick(self, losses: Tensor) -> Tensor:
-        """What each row names of anything that there is one of for each loss, (..., r, n) for (..., m)."""
-        return _pick(losses, self.columns)
-
-    def terms(self, losses: Tensor) -> Tensor:
-        """``B_ji F_i`` of the losses that each row names, (..., r, n), for losses (..., m)."""
-        return self.coefficients * self.pick(losses)
-
     def values(self, losses: Tensor) -> Tensor:
         """``B F + b``, (..., r): G, then H."""
-        return self.terms(losses).sum(dim=-1) + self.b
-
-    def combine(self, multipliers: Tensor) -> Tensor:
-        """``B^T lam``, (..., m), for multipliers (..., r)."""
-        return (self.transposed * _pick(multipliers, self.places)).sum(dim=-1)
-
-    def name_any(self, losses: Tensor) -> Tensor:
-        """Rows, (..., r), that name one of the marked losses, (..., m), bool."""
-        return (self.pick(losses) & (self.coefficients != 0)).any(dim=-1)
-
-    def name_only(self, losses: Tensor) -> Tensor:
-        """Rows, (..., r), that name none but the marked losses, (..., m), bool."""
-        return (self.pick(losses) | (self.coefficients == 0)).all(dim=-1)
+        return self.B.times(losses) + self.b
 
 
-def _pick(values: Tensor, places: Tensor) -> Tensor:
+def _pick(values: Tensor, places: Tensor | None) -> Tensor:
     """``values[..., places]``, (..., r, n) for values (..., m), with the stack's own places where there is one."""
+    if places is None:
+        return values[..., None, :]
     if places.ndim == 2:
         return values.index_select(-1, places.flatten()).reshape(*values.shape[:-1], *places.shape)
     wide = values[..., None, :].expand(*values.shape[:-1], places.shape[-2], values.shape[-1])
@@ -91,19 +159,32 @@ def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) ->
     margins = torch.cat([p.margins, torch.zeros_like(p.b_h)], dim=-1)
     is_real = (B != 0).any(dim=-1)
     return Rows(
-        p.A,
-        *_short(B),
+        Sparse.of(p.A),
+        p.A.shape[-2],
+        Sparse.of(B),
         b,
         p.m_g,
         is_real,
         is_real.to(dtype),
         margins if bool((margins > 0).any()) else None,
-        *_short(B.mT),
     )
 
 
-def _short(matrix: Tensor) -> tuple[Tensor, Tensor]:
+def _terms(matrix: Tensor) -> _Terms:
+    """The rows of a matrix (..., r, m) in blocks whose lengths differ by a factor of 4 at most, or in one if small."""
+    widths = (matrix != 0).sum(dim=-1).reshape(-1, matrix.shape[-2]).amax(dim=0) if matrix.numel() else None
+    if widths is None or len(widths) * int(widths.max()) <= _FEW:
+        return _Terms((_short(matrix),), None)
+    classes = (widths.clamp(min=1).log2() / 2).ceil()
+    groups = [torch.nonzero(classes == c)[:, 0] for c in sorted(set(classes.tolist()))]
+    blocks = tuple(_short(matrix.index_select(-2, group)) for group in groups)
+    return _Terms(blocks, torch.cat(groups).argsort() if len(blocks) > 1 else None)
+
+
+def _short(matrix: Tensor) -> tuple[Tensor | None, Tensor]:
     """Where each row is not 0, (..., r, n), and what it is there; n is the longest row's, and at least 1."""
+    if matrix.numel() and bool((matrix != 0).all()):
+        return None, matrix
     flat = matrix.reshape(-1, matrix.shape[-1]) if matrix.numel() else matrix.new_zeros(0, 1)
     row, column = flat.nonzero(as_tuple=True)
     counts = row.bincount(minlength=1)

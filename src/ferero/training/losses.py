@@ -92,8 +92,9 @@ def check_attached(losses: Losses, names: Sequence[str], counts: Counts = None) 
 
 def _by_position(values: Any, names: Sequence[str], what: str) -> list[Number | None]:
     if isinstance(values, Mapping):
+        known = set(names)
         for name in values:
-            if name not in names:
+            if name not in known:
                 hint = did_you_mean(str(name), names)
                 raise UnknownNameError(
                     f"{what}: there is no loss {name!r}{hint}{'' if hint.endswith('?') else '.'} Losses have the "
@@ -152,7 +153,7 @@ def _scalar(value: Any, name: str, device: torch.device) -> Tensor:
         raise InputError(
             f"losses: expected one real number for {name!r}, found shape {tuple(value.shape)}; take its mean."
         )
-    return value.reshape(())
+    return value if value.ndim == 0 else value.reshape(())
 
 
 def _zero_like(tensors: Sequence[Tensor], device: torch.device) -> Tensor:

@@ -128,11 +128,11 @@ def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, i
     """
     change = new.apply(tracked(record)) - old.apply(tracked(record))
     is_new = is_metric & (old.observed == 0) & (new.observed > 0)
-    by = rows.terms(change).sum(dim=-1)
+    by = rows.B.times(change)
     return replace(
         record,
         latest=record.latest + change,
-        updates=torch.where(rows.name_any(is_new), 0.0, record.updates),
+        updates=torch.where(rows.B.name_any(is_new), 0.0, record.updates),
         last=record.last + by,
         mean=record.mean + by,
         long_mean=record.long_mean + by,
@@ -141,7 +141,7 @@ def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, i
 
 def _touched(rows: Rows, seen: Tensor, present: Tensor) -> Tensor:
     """1 for rows (r,) with news, once all their losses have arrived, else 0."""
-    return (rows.name_only(seen > 0) & rows.name_any(present)).to(seen.dtype)
+    return (rows.B.name_only(seen > 0) & rows.B.name_any(present)).to(seen.dtype)
 
 
 def standard_error(record: Record) -> Tensor:

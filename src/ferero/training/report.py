@@ -123,7 +123,7 @@ def make_report(
         observed: How often each loss was measured elsewhere, (m,).
     """
     rows_now = rows_of(preference, record.mean.device, record.mean.dtype)
-    shift = rows_now.terms(change).sum(dim=-1)
+    shift = rows_now.B.times(change)
     today = rows_now.values(losses.to(record.mean).nan_to_num(nan=0.0))
     values, spread = _present(record, record.mean + shift, today)
     margins = torch.cat([preference.margins, preference.margins.new_zeros(preference.m_h)]).to(values) * spread
@@ -133,7 +133,7 @@ def make_report(
     figures = (values, spread, _TOLERANCE * sizes, swing(record), margins, lam, record.mean - record.long_mean)
     columns = [figure.detach().cpu().tolist() for figure in (*figures, saturated)]
     waiting = _waiting(preference, record, observed)
-    absent = _absent(preference, rows_now, waiting)
+    absent = _absent(preference, waiting) if waiting else {}
     rows = []
     for i, label in enumerate((*preference.labels_g, *preference.labels_h)):
         value, error, allowed, swings, margin, multiplier, trend, is_full = (column[i] for column in columns)
@@ -239,12 +239,12 @@ def _waiting(preference: Preference, record: Record, observed: Tensor) -> dict[s
     return sentences
 
 
-def _absent(preference: Preference, rows: Rows, waiting: dict[str, str]) -> dict[int, list[str]]:
+def _absent(preference: Preference, waiting: dict[str, str]) -> dict[int, list[str]]:
     """The sentences about losses that are not known, by the number of each row that names one."""
     found: dict[int, list[str]] = {}
-    for name, sentence in waiting.items():
-        marked = torch.tensor([other == name for other in preference.names], device=rows.b.device)
-        for i in torch.nonzero(rows.name_any(marked))[:, 0].tolist():
+    for i, j in torch.cat([preference.B_g, preference.B_h]).nonzero().tolist():
+        sentence = waiting.get(preference.names[j])
+        if sentence is not None:
             found.setdefault(i, []).append(sentence)
     return found
 
@@ -272,11 +272,11 @@ def _present(record: Record, mean: Tensor, today: Tensor) -> tuple[Tensor, Tenso
 def _judge(away: float, error: float, allowed: float, swing: float, is_saturated: bool) -> Status:
     """From how far a constraint is off, all figures of which its line of the report shows.
 
-        oscillating        swing > a tenth of the bound, and off by no more than twice the swing
-        met                off + 2 std. errors <= allowed
-        met_within_noise   off <= allowed + 2 std. errors, of which at most a twentieth of the bound counts
-        saturated          the constraint has all the weight there is
-        not_met            otherwise
+    oscillating        swing > a tenth of the bound, and off by no more than twice the swing
+    met                off + 2 std. errors <= allowed
+    met_within_noise   off <= allowed + 2 std. errors, of which at most a twentieth of the bound counts
+    saturated          the constraint has all the weight there is
+    not_met            otherwise
     """
     bound = allowed / _TOLERANCE
     if swing > _SWINGS * bound and away <= allowed + 2 * swing:
@@ -307,7 +307,7 @@ def _sizes(rows: Rows, losses: Tensor) -> Tensor:
 
     A loss that is not known (NaN) adds nothing; 1 where nothing is left.
     """
-    largest = rows.terms(losses.to(rows.b).nan_to_num(nan=0.0)).abs().amax(dim=-1)
+    largest = rows.B.largest(losses.to(rows.b).nan_to_num(nan=0.0))
     size = torch.where(rows.b == 0, largest, rows.b.abs())
     return torch.where(size > 0, size, 1.0)
 
