@@ -17,7 +17,7 @@ from ferero.preference import Preference
 
 __all__ = ["FereroPI", "FereroPIState"]
 
-_FIRST = 3  # values whose geometric mean is the unit of a loss: one may be an outlier
+_FIRST = 3  # values whose mean is the first size that counts: a single one may be an outlier
 _SMALLEST_RATE = 1 / 128  # of the smoothing
 _NOISE_MEMORY = 50.0  # steps over which the variance of surprises is averaged
 _MARGIN_WINDOW = 32.0  # values whose standard error a margin counts in
@@ -46,8 +46,8 @@ class FereroPIState:
         arrived: The step at which each loss arrived last, (..., m).
         updated: The step at which each row was updated last, (..., r): it waits until all its losses arrived later.
         updates: How often each row of the order and each channel was updated, (..., k + c).
-        units: Logarithms of their first sizes, (..., k + c).
-        sizes: Logarithms of the channels' running sizes, (..., c).
+        sizes: Logarithms of their running sizes, (..., k + c).
+        units: The largest of these so far, (..., k + c).
         level: Smoothed relative violations, (..., c).
         surprise: What the level failed to predict at the last value, (..., c).
         variance: Running mean of its square, (..., c).
@@ -63,8 +63,8 @@ class FereroPIState:
     arrived: Tensor
     updated: Tensor
     updates: Tensor
-    units: Tensor
     sizes: Tensor
+    units: Tensor
     level: Tensor
     surprise: Tensor
     variance: Tensor
@@ -96,14 +96,14 @@ class FereroPI:
         e   = (P - N) / q                  q the running size of the larger side; e is kept within [-1, 1]
         l  <- l + a (e - l)                the smoothing rate a grows while successive surprises agree
         u  <- u + k_I h (1 - |l|) e        h = release where l < 0; grows where a violation does not fall by itself
-        lam = exp(u + k_P l) / q_0         k_P from steady, under noise, to proportional, where values are exact
-        w   = w_o / s_0 + B^T lam          w_o the objective; q_0 and s_0 are sizes at the first steps, units only
+        lam = exp(u + k_P l) / q*          k_P from steady, under noise, to proportional, where values are exact
+        w   = w_o / s* + B^T lam           w_o the objective; q* and s* are the largest sizes so far: units, no more
 
     times one common factor: the weights of the objective part are those of plain training, and the proportional part
     only redistributes. A loss that equalities name has a channel of its own, e being its relative displacement from
-    the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``, and h = 1. Where every loss is minimised its logit
-    multiplies its weight, ``w_i exp(u_i + k_P l_i)``, so that a ray is met by positive weights (one turns negative only
-    after it has vanished); where an expression is, ``sinh(u_i + k_P l_i)`` is a multiplier of either sign.
+    the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``, l = e and h = 2. Where every loss is minimised its
+    logit multiplies its weight, ``w_i exp(u_i + k_P e_i)``, so that a ray is met by positive weights (one turns
+    negative only after it has vanished); where an expression is, ``sinh(u_i + k_P e_i)`` is a multiplier of any sign.
 
     Nothing depends on the units of the losses, on their order, or on the basis chosen for the equalities, except for
     the common factor. docs/steering.md derives the law from Algorithm 2 of the paper, by mirror ascent with realised
@@ -161,8 +161,7 @@ class FereroPI:
             return preference.A.new_zeros(*preference.batch_shape, *shape)
 
         return FereroPIState(
-            of(m), of(m), of(m), of(r), of(k + c), of(k + c), of(c), of(c), of(c), of(c), of(c), of(c), of(c), of(c),
-            of(m),
+            of(m), of(m), of(m), of(r), *(of(k + c) for _ in range(3)), *(of(c) for _ in range(7)), of(m)
         )  # fmt: skip
 
     def update(
@@ -201,7 +200,7 @@ class FereroPI:
         if present is not None:
             weights = torch.where(present | (old.seen == 0), weights, old.weights)
         new = FereroPIState(
-            seen, latest, last, updated, updates, units, sizes, channels.level, channels.surprise, channels.variance,
+            seen, latest, last, updated, updates, sizes, units, channels.level, channels.surprise, channels.variance,
             channels.rate, channels.anchor, channels.age, channels.slow, weights,
         )  # fmt: skip
         return Decision(in_dtype_of(weights, losses), multipliers), new
@@ -234,22 +233,20 @@ class FereroPI:
         positive = above + b.clamp(min=0)
         negative = b.clamp(max=0).abs() - below
         side = torch.maximum(positive, negative)
-        found = side if wanted.equalities is None else torch.cat([side, latest.abs()], dim=-1)
-        news = arrived[..., k:]
-        sizes = torch.lerp(old.sizes, _log(found), news / updates[..., k:].clamp(min=1, max=self.memory))
-        violations = (positive - negative) / sizes[..., :m_g].exp()
+        parts = [rows.A.times(latest), side] + ([] if wanted.equalities is None else [latest])
+        sizes = torch.lerp(old.sizes, _log(torch.cat(parts, dim=-1)), arrived / updates.clamp(min=1, max=self.memory))
+        violations = (positive - negative) / sizes[..., k : k + m_g].exp()
         if rows.margins is not None:
             error = (old.variance[..., :m_g] / (2 * _MARGIN_WINDOW - 1)).sqrt()
             violations = violations + rows.margins[..., :m_g] * error
-        now = _Now(None, None)
+        now, found = _Now(None, None), sizes
         if wanted.equalities is not None:
-            now, displacement, found_size = wanted.equalities.look(latest, sizes[..., m_g:].exp(), complete[..., m_g:])
+            own = sizes[..., k + m_g :].exp()
+            now, displacement, wide = wanted.equalities.look(latest, own, complete[..., m_g:])
             violations = torch.cat([violations, displacement], dim=-1)
-            found = torch.cat([side, found_size], dim=-1)
-        objective = rows.A.times(latest)
-        first = torch.cat([_log(objective), _log(found)], dim=-1)
-        share = arrived * (updates <= _FIRST) / updates.clamp(min=1)
-        units = torch.lerp(old.units, first, share)
+            found = torch.cat([sizes[..., : k + m_g], _log(wide)], dim=-1)
+        known = torch.where(updates <= _FIRST, found, torch.maximum(old.units, found))
+        units = torch.where(arrived > 0, known, old.units)
         return now, violations.clamp(-1, 1), sizes, units
 
     def _move(self, wanted: _Wanted, e: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor) -> _Channels:

@@ -2,6 +2,8 @@
 
 The figures of a row are running ones and forget by a share at every step, so that a far start would be seen in them for
 thousands of steps. Once a row has come to rest at another level they are therefore begun anew; see `advance_record`.
+One batch read too large by a factor of 1e12 would be seen in them as long, without any level having moved: it is left
+out; see `_believed`.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ __all__ = ["Record", "advance_record", "batch_noise", "shift_record", "standard_
 _LONG = 4 * windows.MEMORY
 _BY_CHANCE = 0.2  # share of the variance that a hundred independent values may seem to have in common
 _NEAR = 1 / 6  # of the way that a mean has come: half of what is left of it while the way goes on
+_OUTLIER = 100.0  # times what was usual of late: left out
+_KEPT = _OUTLIER ** (-1 / windows.MEMORY)  # of the largest size at every value: no more than 1 / _OUTLIER after MEMORY
+_LARGEST = 1e100  # of all figures; its square is finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,11 +32,11 @@ class Record:
     """Running figures of m losses and r rows (values ``B F + b`` of the corrected losses).
 
     Attributes:
-        seen: How often each loss has arrived, (m,).
+        seen: How often each loss has arrived and was believed, (m,).
         levels: Training values over every window, (windows, m).
         errors: Their mean square prediction errors, (windows, m).
         latest: The last corrected value, (m,).
-        size: Running size of the corrected value, (m,).
+        size: The largest size of a training value of late, (m,).
         arrived: The step at which each loss arrived last, (m,); the largest is the number of steps.
         updates: How often each row was updated since its figures were begun, (r,).
         last: The last value of each row, (r,).
@@ -82,13 +87,18 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
     last two values are near the mean. On a steady way, where the means lag by 100 and 400 steps, the values are a third
     of the distance between the means ahead, twice what counts as near.
     """
+    has_arrived = present
+    present, size = _believed(old.size, losses, present)
+    losses, corrected = (
+        values.clamp(-_LARGEST, _LARGEST) for values in (losses, corrected)
+    )  # also those that are left out: 0 times inf is NaN
     here = torch.ones_like(losses) if present is None else present.to(losses.dtype)
     seen = old.seen + here
     levels, misses = windows.advance_levels(old.levels, losses, seen, here)
     errors = windows.advance_errors(old.errors, misses.square(), seen, here)
     latest = corrected if present is None else torch.where(present, corrected, old.latest)
-    size = torch.lerp(old.size, latest.abs(), here / seen.clamp(min=1, max=windows.MEMORY))
-    arrived = torch.lerp(old.arrived, old.arrived.amax(dim=-1, keepdim=True) + 1, here)
+    step = old.arrived.amax(dim=-1, keepdim=True) + 1
+    arrived = step.expand_as(old.arrived) if has_arrived is None else torch.where(has_arrived, step, old.arrived)
 
     touched = rows.real if present is None else _touched(rows, seen, present)
     updates = old.updates + touched
@@ -137,6 +147,22 @@ def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, i
         mean=record.mean + by,
         long_mean=record.long_mean + by,
     )
+
+
+def _believed(old: Tensor, losses: Tensor, present: Tensor | None) -> tuple[Tensor | None, Tensor]:
+    """Which losses (m,) to take in, None for all, and the largest sizes of late, (m,), from those before.
+
+    A value that is more than 100 times the largest of late counts as missing. That largest grows 100-fold by it, and
+    is forgotten at a pace of as much in 100 values. So one outlier leaves no trace, of whatever size; what happens more
+    often than once in 100 values is counted in full, and so is a jump, a value later for every factor of 100.
+    """
+    now, limit = losses.abs(), _OUTLIER * old
+    if present is None and now.device.type == "cpu" and bool((now <= limit).all()):  # as a rule: quicker
+        return None, torch.maximum(now, _KEPT * old)
+    limit = torch.where(old > 0, limit, _LARGEST)
+    size = torch.maximum(torch.minimum(now, limit), _KEPT * old)
+    is_usual = now <= limit
+    return (is_usual, size) if present is None else (present & is_usual, torch.where(present, size, old))
 
 
 def _touched(rows: Rows, seen: Tensor, present: Tensor) -> Tensor:

@@ -279,7 +279,7 @@ def _judge(away: float, error: float, allowed: float, swing: float, is_saturated
     not_met            otherwise
     """
     bound = allowed / _TOLERANCE
-    if swing > _SWINGS * bound and away <= allowed + 2 * swing:
+    if swing > _SWINGS * bound and abs(away) <= allowed + 2 * swing:
         return "oscillating"
     if away + 2 * error <= allowed:
         return "met"
