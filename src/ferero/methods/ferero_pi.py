@@ -137,7 +137,7 @@ class FereroPI:
     integral: float = 0.03
     release: float = 0.3
     patience: float = 50.0
-    near: float = 0.1
+    near: float = 0.3
     adaptation: float = 0.1
     memory: float = 100.0
 
