@@ -206,14 +206,15 @@ class FereroPI:
         return Decision(in_dtype_of(weights, losses), multipliers), new
 
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
-        """Which constraints have all the weight there is, and are violated without getting nearer."""
+        """Which constraints are violated without getting nearer, although together they have all the weight there is."""
         wanted = _wanted(preference, state.logits.device, state.logits.dtype)
         is_stuck = state.age >= self.patience
         logits = state.logits + self._gain(state.rate) * state.level
         m_g = wanted.rows.m_g
         lam = logits[..., :m_g].exp() * wanted.rows.real[..., :m_g]
-        full = lam >= _ALL * (1 + lam.sum(dim=-1, keepdim=True))
-        found = [full & is_stuck[..., :m_g] & (state.level[..., :m_g] > 0)]
+        stuck = is_stuck[..., :m_g] & (state.level[..., :m_g] > 0) & wanted.rows.is_real[..., :m_g]
+        share = (lam * stuck).sum(dim=-1, keepdim=True) / (1 + lam.sum(dim=-1, keepdim=True))
+        found = [stuck & (share >= _ALL)]
         if wanted.equalities is not None:
             own = logits[..., m_g:]
             highest = own.masked_fill(wanted.equalities.named == 0, -math.inf).amax(dim=-1, keepdim=True)

@@ -9,6 +9,7 @@ out; see `_believed`.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -20,7 +21,10 @@ from ferero.training.held_out import Correction
 __all__ = ["Record", "advance_record", "batch_noise", "shift_record", "standard_error", "swing", "tracked"]
 
 _LONG = 4 * windows.MEMORY
-_BY_CHANCE = 0.2  # share of the variance that a hundred independent values may seem to have in common
+_BY_CHANCE = 3.5  # standard errors by which independent values may seem to resemble each other
+_LAGS = 2  # values that are a quarter of a swing apart have nothing in common, those half a swing apart all
+_BEYOND = 0.5  # standard deviations that a value has to be off by to be on a side of its bound
+_TO_AND_FRO = 2.0  # changes of side that make a swing; forgotten over 400 values, so it takes three
 _NEAR = 1 / 6  # of the way that a mean has come: half of what is left of it while the way goes on
 _OUTLIER = 100.0  # times what was usual of late: left out
 _KEPT = _OUTLIER ** (-1 / windows.MEMORY)  # of the largest size at every value: no more than 1 / _OUTLIER after MEMORY
@@ -39,11 +43,13 @@ class Record:
         size: The largest size of a training value of late, (m,).
         arrived: The step at which each loss arrived last, (m,); the largest is the number of steps.
         updates: How often each row was updated since its figures were begun, (r,).
-        last: The last value of each row, (r,).
+        last: The last two values of each row, the latest first, (r, 2).
         mean: Over about 100 updates, (r,).
         variance: About that mean, (r,).
-        covariance: Of successive values, (r,).
+        covariance: Of values one and two updates apart, (r, 2).
         long_mean: Over about 400 updates, (r,).
+        side: On which side of its bound each row was last, by half a standard deviation: 1, -1 or, at first, 0, (r,).
+        turns: How often that has changed, over about 400 updates, (r,).
         skipped: Batches left out because they were not finite, ().
     """
 
@@ -59,6 +65,8 @@ class Record:
     variance: Tensor
     covariance: Tensor
     long_mean: Tensor
+    side: Tensor
+    turns: Tensor
     skipped: Tensor
 
     @classmethod
@@ -69,8 +77,8 @@ class Record:
             return torch.zeros(batch + shape, dtype=torch.float64)
 
         return cls(
-            of(m), of(windows.COUNT, m), of(windows.COUNT, m), of(m), of(m), of(m), of(r), of(r), of(r), of(r), of(r),
-            of(r), of(),
+            of(m), of(windows.COUNT, m), of(windows.COUNT, m), of(m), of(m), of(m), of(r), of(r, _LAGS), of(r), of(r),
+            of(r, _LAGS), of(r), of(r), of(r), of(),
         )  # fmt: skip
 
 
@@ -106,13 +114,16 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
     rate = touched / updates.clamp(min=1, max=windows.MEMORY)
     away = values - old.mean
     mean = old.mean + rate * away
-    now, before = values - mean, old.last - mean
+    now, before = values - mean, old.last - mean[..., None]
     variance = torch.lerp(old.variance, away * now, rate)
-    covariance = torch.lerp(old.covariance, before * now * (updates > 1), rate)
+    is_known = updates[..., None] > _lags(updates.dtype, updates.device)
+    covariance = torch.lerp(old.covariance, before * now[..., None] * is_known, rate[..., None])
     long_mean = torch.lerp(old.long_mean, values, touched / updates.clamp(min=1, max=_LONG))
     moved = (mean - long_mean).square()
-    is_over = (moved > variance) & (now.square() + before.square() < _NEAR**2 * moved) & (touched > 0)
-    middle, half = (values + old.last) / 2, (values - old.last) / 2
+    is_over = (moved > variance) & (now.square() + before[..., 0].square() < _NEAR**2 * moved) & (touched > 0)
+    middle, half = (values + old.last[..., 0]) / 2, (values - old.last[..., 0]) / 2
+    side = torch.where(values.square() > _BEYOND**2 * variance, values.sign(), old.side)
+    turns = (1 - 1 / _LONG) * old.turns + (side * old.side < 0)
     return Record(
         seen,
         levels,
@@ -121,11 +132,13 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
         size,
         arrived,
         torch.where(is_over, 2.0, updates),
-        values,
+        torch.stack([values, old.last[..., 0]], dim=-1),
         torch.where(is_over, middle, mean),
         torch.where(is_over, half.square(), variance),
-        torch.where(is_over, 0.0, covariance),
+        torch.where(is_over[..., None], 0.0, covariance),
         torch.where(is_over, middle, long_mean),
+        side,
+        turns,
         old.skipped,
     )
 
@@ -143,7 +156,7 @@ def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, i
         record,
         latest=record.latest + change,
         updates=torch.where(rows.B.name_any(is_new), 0.0, record.updates),
-        last=record.last + by,
+        last=record.last + by[..., None],
         mean=record.mean + by,
         long_mean=record.long_mean + by,
     )
@@ -177,26 +190,43 @@ def standard_error(record: Record) -> Tensor:
     is about a third of (mean - long mean) ahead of it: the two lag behind by 100 and 400 steps.
     """
     variance = record.variance.clamp(min=0)
-    likeness = (record.covariance / variance.clamp(min=torch.finfo(variance.dtype).tiny)).clamp(min=0, max=0.98)
-    count = (2 * record.updates - 1).clamp(min=1, max=2 * windows.MEMORY - 1)
-    return (variance / count * (1 + likeness) / (1 - likeness) + _ahead(record).square()).sqrt()
+    likeness = record.covariance[..., 0] / variance.clamp(min=torch.finfo(variance.dtype).tiny)
+    likeness = likeness.clamp(min=0, max=0.98)
+    return (variance / _count(record) * (1 + likeness) / (1 - likeness) + _ahead(record).square()).sqrt()
 
 
 def swing(record: Record) -> Tensor:
-    """How far each row's value moves about with the model, one standard deviation, (r,).
+    """How far each row's value moves to and fro across its bound with the model, one standard deviation, (r,).
 
-    What successive batches share, or have opposite, is the model's; what they do not is their noise. A fifth of the
-    variance may look shared by chance, and a steady drift is taken off: it makes the values vary by how far the present
-    is ahead of their mean.
+    What values share with, or have opposite to, those one or two before is the model's; what they do not is the
+    batches' noise. Some of the variance may look shared by chance. A steady drift is taken off: it makes the values
+    vary by how far the present is ahead of their mean. And a way that leads to the bound, past it or away from it, with
+    whatever starts and stops, is no swing: that changes sides again and again.
     """
-    shared = record.covariance.abs() - _BY_CHANCE * record.variance - _ahead(record).square()
-    return (shared.clamp(min=0) / (1 - _BY_CHANCE)).sqrt()
+    by_chance = (_BY_CHANCE / _count(record).sqrt()).clamp(max=0.9)
+    shared = _shared(record) - by_chance * record.variance - _ahead(record).square()
+    found = (shared.clamp(min=0) / (1 - by_chance)).sqrt()
+    return torch.where(record.turns >= _TO_AND_FRO, found, 0.0)
 
 
 def batch_noise(record: Record) -> Tensor:
     """One standard deviation of what successive values of each row do not share, (r,): the luck of the batches."""
-    return (record.variance - record.covariance.abs()).clamp(min=0).sqrt()
+    return (record.variance - _shared(record)).clamp(min=0).sqrt()
+
+
+def _count(record: Record) -> Tensor:
+    """Of values behind the mean, in effect, (r,)."""
+    return (2 * record.updates - 1).clamp(min=1, max=2 * windows.MEMORY - 1)
+
+
+def _shared(record: Record) -> Tensor:
+    return record.covariance.abs().amax(dim=-1)
 
 
 def _ahead(record: Record) -> Tensor:
     return (record.mean - record.long_mean) / 3
+
+
+@cache
+def _lags(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.arange(1, _LAGS + 1, dtype=dtype, device=device)

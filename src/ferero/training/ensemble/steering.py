@@ -153,7 +153,7 @@ class Steering:
 
     def _report(self, k: int, all_of_them: Diagnosis | None) -> Report:
         preference, rows = self.preference.members[k], self._rows(k)
-        per_row = ("updates", "last", "mean", "variance", "covariance", "long_mean")
+        per_row = ("updates", "last", "mean", "variance", "covariance", "long_mean", "side", "turns")
         record = Record(
             **{
                 field.name: self._tensors[f"record_{field.name}"][k][rows]
