@@ -39,7 +39,7 @@ CASES = {
     "met": (BELOW, pairs([0.3] * 20), {}),
     "met_within_noise": (BELOW, pairs(0.5 + noise(150, 0.2)), {}),
     "not_met": (BELOW, pairs([1.0] * 20), {}),
-    "saturated": (BELOW, pairs([1.0] * 60), {"method": FereroPI(bound=0.5)}),
+    "saturated": (BELOW, pairs([1.0] * 400), {}),
     "oscillating": (EQUAL, SWING, {}),
 }
 

@@ -206,7 +206,7 @@ class FereroPI:
         return Decision(in_dtype_of(weights, losses), multipliers), new
 
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
-        """Which constraints are violated without getting nearer, although together they have all the weight there is."""
+        """Which constraints are violated without getting nearer, although they have all the weight there is."""
         wanted = _wanted(preference, state.logits.device, state.logits.dtype)
         is_stuck = state.age >= self.patience
         logits = state.logits + self._gain(state.rate) * state.level
