@@ -160,9 +160,9 @@ class FereroPI:
         def of(*shape: int) -> Tensor:
             return preference.A.new_zeros(*preference.batch_shape, *shape)
 
-        return FereroPIState(
-            of(m), of(m), of(m), of(r), *(of(k + c) for _ in range(3)), *(of(c) for _ in range(7)), of(m)
-        )  # fmt: skip
+        sized = dict.fromkeys(("seen", "latest", "arrived", "weights"), m) | {"updated": r}
+        sized |= dict.fromkeys(("updates", "sizes", "units"), k + c)
+        return FereroPIState(**{field.name: of(sized.get(field.name, c)) for field in fields(FereroPIState)})
 
     def update(
         self, preference: Preference, observation: Observation, state: FereroPIState

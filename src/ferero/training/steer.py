@@ -427,7 +427,7 @@ class Steer(nn.Module):
         p = self.preference
         sides = f"{p.m_g} {p.m_h}"
         if p.ray is None:
-            sides += "".join(f" {torch.nonzero(B > 0).tolist()} {torch.nonzero(B < 0).tolist()}" for B in (p.B_g, p.B_h))
+            sides += "".join(f" {torch.nonzero(side).tolist()}" for B in (p.B_g, p.B_h) for side in (B > 0, B < 0))
         marks = [float(zlib.crc32(text.encode())) for text in (" ".join(p.names), sides)]
         return torch.tensor(marks, dtype=torch.float64)[:, None]
 
