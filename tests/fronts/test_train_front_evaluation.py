@@ -89,7 +89,8 @@ def test_a_loss_without_examples_in_a_batch_of_an_evaluation_is_not_counted_ther
 
 
 def test_the_verdict_is_on_all_the_data():
-    front = train([RAY, BOUND, ORDER], epochs=400, optimizer=lambda p: torch.optim.Adam(p, lr=0.1))
+    how = {"epochs": 800, "batch_size": len(data()[0]), "optimizer": lambda p: torch.optim.Adam(p, lr=0.01)}
+    front = train([RAY, BOUND, ORDER], **how)
     for trained in front:
         assert trained.status == "met" or not trained.preference.is_satisfied(trained.losses, atol=1e-3)
         assert trained.success == (trained.status in ("met", "met_within_noise"))
@@ -132,7 +133,7 @@ def test_held_out_figures_are_what_is_judged():
     held = x, y + torch.tensor([0.0, 0.7, 0.0])  # on which b is larger
     f = ferero.objectives("a", "b", "c")
     wish = ferero.Preference(f, [f.a - f.b == 0.0])
-    how = {"tensors": data(48), "optimizer": lambda p: torch.optim.Adam(p, lr=0.003), "epochs": 40}
+    how = {"tensors": data(48), "optimizer": lambda p: torch.optim.Adam(p, lr=0.003), "epochs": 400, "batch_size": 48}
     trained = train([wish], evaluate={"val": held}, held_out="val", **how)[0]
     plain = train([wish], evaluate={"val": held}, **how)[0]
 

@@ -187,7 +187,7 @@ OTHERS = {
     "preferences": {"preferences": [ferero.Preference.ray([1.0, 2.0, 1.5001], names=("a", "b", "c")), BOUND]},
     "seeds": {"seeds": [0, 2]},
     "model": {"make_model": make_net},
-    "method": {"method": ferero.FereroPI(bound=3.0)},
+    "method": {"method": ferero.FereroPI(proportional=3.0)},
     "optimizer": {"optimizer": lambda p: torch.optim.Adam(p, lr=0.01)},
     "schedule": {"schedule": None},
     "step": {"clip_norm": 1.0},
