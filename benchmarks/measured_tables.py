@@ -1,4 +1,6 @@
-"""Writes what was measured into README.md and docs/benchmarks.md: ``.venv/bin/python benchmarks/measured_tables.py``.
+"""Writes what was measured into README.md, docs/benchmarks.md and docs/steering.md.
+
+``.venv/bin/python benchmarks/measured_tables.py``.
 
 Every figure comes from a file in benchmarks/results; the words beside it are here.
 """
@@ -13,6 +15,8 @@ from statistics import median
 from typing import Any
 
 from pages import fill, markdown
+
+from ferero_lab.bench.tasks.tables import comparison, parts, variants
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks/results"
@@ -31,6 +35,7 @@ COMMANDS = {
     "steer": "ferero bench steer",
     "steer-cost-cpu": "python -m ferero_lab.bench.steering.cost",
     "steer-cost-h200": "python -m ferero_lab.bench.steering.cost",
+    "tasks": "ferero bench tasks",
 }
 """How a result is made that is no run of an experiment."""
 
@@ -41,6 +46,24 @@ def results() -> dict[str, Result]:
     """All results of record, by name."""
     files = sorted(RESULTS.glob("*.json"))
     return {file.stem: json.loads(file.read_text(encoding="utf-8")) for file in files}
+
+
+# everyday tasks ----------------------------------------------------------------------------------------------
+
+
+def tasks_table(all_results: Mapping[str, Result]) -> str:
+    """Ferero's default beside the best setting of each rule, over the tasks that some setting meets."""
+    return markdown(*comparison(all_results["tasks"]["summary"]))
+
+
+def families_table(all_results: Mapping[str, Result]) -> str:
+    """The same for each family of tasks, beside the best single setting of all rivals."""
+    return markdown(*parts(all_results["tasks"]["summary"]["families"], "family"))
+
+
+def variants_table(all_results: Mapping[str, Result]) -> str:
+    """What half and twice of each constant, and each mechanism, is worth."""
+    return markdown(*variants(all_results["tasks"]["variants"]))
 
 
 # beside the neighbours ---------------------------------------------------------------------------------------
@@ -57,7 +80,7 @@ def neighbours_table(all_results: Mapping[str, Result]) -> str:
     rows: list[list[str]] = [
         ["thresholds and differences of losses", *_yes("tests/training/test_steer.py", cooper), NOT_OFFERED,
          *_yes("tests/optimize/test_minimize.py")],
-        ["a ray of losses", *_yes("tests/methods/test_control.py", cooper), NOT_OFFERED, *_yes(rivals)],
+        ["a ray of losses", *_yes("tests/methods/test_ferero_pi.py", cooper), NOT_OFFERED, *_yes(rivals)],
         ["another order than loss by loss (a cone)", *_yes("tests/geometry/test_cone.py"), *[NOT_OFFERED] * 3],
         ["training on batches: time of a step over the plain sum", _link(_cost(all_results), steps),
          _link("one gradient", cooper), _link("m gradients", "tests/integrations/test_torchjd.py"), NOT_OFFERED],
@@ -274,7 +297,7 @@ def _where(result: Result) -> list[str]:
 
 
 PAGES: dict[str, dict[str, Callable[[Mapping[str, Result]], str]]] = {
-    "README.md": {"neighbours": neighbours_table, "headlines": headlines_table},
+    "README.md": {"tasks": tasks_table, "neighbours": neighbours_table, "headlines": headlines_table},
     "docs/benchmarks.md": {
         "headlines": headlines_table,
         "core": lambda found: core_table(found["core"]),
@@ -283,6 +306,7 @@ PAGES: dict[str, dict[str, Callable[[Mapping[str, Result]], str]]] = {
         "import": import_table,
         "origins": origins_table,
     },
+    "docs/steering.md": {"tasks": tasks_table, "variants": variants_table, "families": families_table},
 }
 """For each page its tables."""
 
@@ -295,7 +319,7 @@ def filled(page: str, text: str, all_results: Mapping[str, Result]) -> str:
 
 
 def main() -> None:
-    """Fill both pages."""
+    """Fill all pages."""
     for page in PAGES:
         file = ROOT / page
         file.write_text(filled(page, file.read_text(encoding="utf-8"), results()), encoding="utf-8")

@@ -29,13 +29,13 @@ for wish in ("minimize error", "minimize error; abs(men - women) <= 0.05"):
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
     steer = ferero.Steer(ferero.Preference.parse(wish, names=["error", "women", "men"]))
     optimizer, course = torch.optim.Adam(model.parameters(), lr=0.01), []
-    for step in range(1500):
+    for step in range(3000):
         rows = torch.randint(32561, (512,))
         optimizer.zero_grad()
         steer(losses(model, *(part[rows] for part in people))).backward()
-        optimizer.param_groups[0]["lr"] = 0.01 * (1 - step / 1500)
+        optimizer.param_groups[0]["lr"] = 0.01 * (1 - step / 3000)
         optimizer.step()
-        if step % 20 == 19:
+        if step % 40 == 39:
             course.append([step, *(loss.item() for loss in losses(model, *others))])
     steps, error, women, men = np.array(course).T
     print(f"{wish}: log-loss {error[-1]:.3f}, gap {men[-1] - women[-1]:.3f} on the test people")

@@ -121,7 +121,7 @@ def test_grad_scaler_with_float16():
         scaler.step(optimizer)
         scaler.update()
         optimizer.zero_grad()
-    assert torch.allclose(model.steer.weights, train_plainly(20).steer.weights, atol=0.05)
+    assert torch.allclose(model.steer.weights, train_plainly(20).steer.weights, rtol=0.06, atol=0.01)
 
 
 def train_plainly(steps):

@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from ferero.methods.ferero_pi import FereroPI
 from ferero.preference import Preference, objectives
 from ferero.training import Steer
 from ferero.training.report import ADVICE
@@ -75,11 +74,13 @@ def test_the_worst_constraint_speaks_for_all():
 
 def test_figures_are_those_of_the_values():
     values = 0.4 + noise(300, 0.1)
-    (row,) = train(Preference(f, [(f.a <= 0.5).with_margin(z=2.0)]), pairs(values)).report().constraints
+    steer = train(Preference(f, [(f.a <= 0.5).with_margin(z=2.0)]), pairs(values))
+    (row,) = steer.report().constraints
     assert row.value == pytest.approx(-0.1, abs=0.03)
     assert row.standard_error == pytest.approx(0.1 / math.sqrt(199), rel=0.4)
     assert row.margin == pytest.approx(2 * row.standard_error)
-    assert row.multiplier == 0.0
+    assert row.allowed == pytest.approx(0.005)  # a hundredth of the bound
+    assert row.multiplier == float(steer.multipliers[-1]) > 0
     drift = train(BELOW, pairs(torch.linspace(1, 0, 300))).report().constraints[0]
     assert drift.trend < 0
 
@@ -137,7 +138,7 @@ def test_what_was_observed_counts():
     for _ in range(300):
         steer(torch.tensor([0.3, 1.0], requires_grad=True))
     report = steer.report()
-    assert report.status == "not_met"
+    assert report.status in ("not_met", "saturated")  # it does not answer to any weight
     assert report.losses["a"] == pytest.approx(0.9)
     assert report.constraints[0].value == pytest.approx(0.4, abs=0.02)
 
@@ -188,12 +189,13 @@ def test_nothing_is_best_before_the_first_step():
     assert Steer(BELOW).metrics()["ferero/merit"] >= 1 + 0.01
 
 
-def test_the_standard_error_covers_how_far_a_drifting_model_is_ahead_of_its_mean():
+@pytest.mark.parametrize("size", [0.0, 0.05, 0.3])
+def test_the_value_of_a_drifting_model_is_that_of_the_present_or_its_standard_error_says_how_far_ahead_that_is(size):
+    """The mean lags by a tenth."""
     ramp = 1 + torch.arange(2000, dtype=torch.float64) / 1000
-    (row,) = train(EQUAL, pairs(ramp)).report().constraints
-    last = float(pairs(ramp)[-1, 0] - pairs(ramp)[-1, 1])
-    assert abs(last - row.value) > 0.05  # the mean lags
-    assert abs(last - row.value) <= row.standard_error <= 1.5 * abs(last - row.value)
+    (row,) = train(EQUAL, pairs(ramp + noise(2000, size))).report().constraints
+    assert abs(row.value - 1.999) <= 2 * row.standard_error + 1e-9
+    assert row.standard_error < 0.2
 
 
 def test_what_drifts_towards_its_bound_is_not_met_before_it_is_there():
@@ -207,9 +209,9 @@ def test_what_drifts_towards_its_bound_is_not_met_before_it_is_there():
 
 
 @pytest.mark.parametrize(("off", "status"), [(0.01, "met_within_noise"), (0.15, "not_met")])
-def test_noise_excuses_a_twentieth_of_the_constraints_own_terms_and_no_more(off, status):
-    values = torch.linspace(0, 1, 5, dtype=torch.float64).repeat(80) * 2 - 1  # batches that differ by as much
-    assert train(BELOW, pairs(0.5 + off + 0.9 * values)).report().status == status
+def test_noise_excuses_a_twentieth_of_the_bound_and_no_more(off, status):
+    values = noise(400, 6 * off)  # batches that differ by as much
+    assert train(BELOW, pairs(0.5 + off + values)).report().status == status
 
 
 def test_losses_are_told_and_the_swing_of_the_model_is_no_noise():
@@ -268,7 +270,7 @@ def statuses(preference, values, start):
 def test_a_fast_descent_to_twice_the_bound_is_never_met(start):
     """Sizes and standard errors that remembered the start would excuse it."""
     values = pairs(torch.cat([constant(start, 30), constant(1.0, 600)]))
-    assert set(statuses(BELOW, values, 30)) == {"not_met"}
+    assert set(statuses(BELOW, values, 30)) <= {"not_met", "saturated"}
 
 
 @pytest.mark.parametrize("preference", [BELOW, Preference(f, [f.a == 0.4]), Preference(f, [f.a - f.b == -0.6])])
@@ -318,10 +320,19 @@ def test_the_tolerance_is_small_beside_a_bound_on_a_small_difference_of_large_lo
     gap = Preference(f, [abs(f.a - f.b) <= 0.05])
     assert train(gap, [[5.11, 5.0]] * 50).report().status == "not_met"
     assert train(gap, [[5.11, 5.0]] * 50).metrics()["ferero/merit"] > 1
-    assert train(gap, [[5.052, 5.0]] * 50).report().status == "met"  # a twentieth of the bound is allowed
+    assert train(gap, [[5.0504, 5.0]] * 50).report().status == "met"  # a hundredth of the bound is allowed
     assert train(Preference(f, [f.a - f.b == 0.5]), [[304.5, 300.0]] * 50).report().status == "not_met"
-    assert train(EQUAL, [[304.0, 300.0]] * 50).report().status == "met"  # no bound but 0: a hundredth of the terms
-    assert train(BELOW, [[0.506, 1.0]] * 50).report().status == "met"
+    assert train(EQUAL, [[303.0, 300.0]] * 50).report().status == "met"  # no bound but 0: a hundredth of the largest
+    assert train(EQUAL, [[304.0, 300.0]] * 50).report().status == "not_met"
+    assert train(BELOW, [[0.5049, 1.0]] * 50).report().status == "met"
+    assert train(BELOW, [[0.506, 1.0]] * 50).report().status == "not_met"
+
+
+@pytest.mark.parametrize("noisy", [0.0, 0.1, 1.0])
+def test_0_0156_does_not_pass_for_0_01(noisy):
+    values = 0.0156 * (1 + noisy * noise(400, 1.0))
+    report = train(Preference(f, [f.a <= 0.01], minimize=f.b), pairs(values)).report()
+    assert report.status in ("not_met", "saturated")
 
 
 def test_the_merit_of_a_far_start_is_that_of_the_present():
@@ -345,7 +356,7 @@ def test_the_merit_knows_what_was_just_observed():
     steer.observe(a=0.9)
     before = steer.metrics()["ferero/merit"]
     steer(torch.tensor([0.3, 1.0], requires_grad=True))
-    assert before == pytest.approx(steer.metrics()["ferero/merit"]) == pytest.approx(1 + 0.4 / math.hypot(0.9, 0.5))
+    assert before == pytest.approx(steer.metrics()["ferero/merit"]) == pytest.approx(1 + 0.4 / 0.5)
 
 
 # losses that do not come ------------------------------------------------------------------------------------
@@ -375,7 +386,7 @@ def test_a_loss_that_stopped_arriving_is_named(constrained):
     steer(one("b"))
     report = steer.report()
     assert (report.status, report.steps) == ("not_met", 151)
-    assert "a has not arrived for 101 steps: its value is that of then." in report.advice
+    assert "a has not arrived for 101 steps: showing its last known value." in report.advice
     steer(one("a"))
     assert steer.report().status == "met"
 
@@ -388,10 +399,6 @@ def test_a_loss_that_comes_rarely_has_not_stopped():
 
 
 # advice -----------------------------------------------------------------------------------------------------
-
-
-def test_saturated_names_a_start_near_the_optimum_of_another_loss():
-    assert "begins so near its optimum" in ADVICE["saturated"]
 
 
 def test_a_wish_that_no_losses_can_meet_is_named():

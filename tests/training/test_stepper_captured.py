@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ferero
 from ferero.methods import Decision, FereroPI, FereroSA
-from ferero.training import stepper
+from ferero.training import record, stepper
 from ferero.training.stepper import Stepper
 from ferero.training.stepping import kept, second_look
 from ferero.training.stepping.branch import write
@@ -87,6 +87,7 @@ def capturing(monkeypatch):
     def begin():
         for module in (kept, second_look, stepper):
             monkeypatch.setattr(module, "is_capturing", lambda: True)
+        monkeypatch.setattr(record, "_may_look", lambda _: False)
 
     return begin
 

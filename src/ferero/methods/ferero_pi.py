@@ -366,8 +366,10 @@ class _Equalities:
         D = (scaled @ scaled.mT) * both
         largest = D.diagonal(dim1=-2, dim2=-1).amax(dim=-1, keepdim=True)
         largest = torch.where(largest > 0, largest, 1.0)
-        D = D / largest[..., None] + torch.diag_embed(_RIDGE + (1 - there))
-        return _Inverse(apart, torch.linalg.inv_ex(D).inverse / largest[..., None] * both)
+        D = D / largest[..., None] + torch.diag_embed(1 - there)
+        inverse = torch.linalg.inv_ex(D + _RIDGE * torch.eye(D.shape[-1], dtype=D.dtype, device=D.device)).inverse
+        inverse = 2 * inverse - inverse @ D @ inverse  # a Newton step: what the ridge took, squared
+        return _Inverse(apart, inverse / largest[..., None] * both)
 
     def _solve(self, inverse: _Inverse, H: Tensor) -> Tensor:
         found = inverse.apart * H
@@ -508,9 +510,11 @@ def _wanted(preference: Preference, device: torch.device, dtype: torch.dtype) ->
 
 
 def _multiplies(preference: Preference) -> bool:
-    """Whether every row of the order is one loss, and every loss that an equality names is among them."""
+    """Whether every row of the order is a loss of its own, and every loss that an equality names is among them."""
     A = preference.A
-    is_plain = bool(((A != 0).sum(dim=-1) == 1).all()) and bool((A >= 0).all()) and len(A) > 1
+    is_named = A != 0
+    is_plain = bool((is_named.sum(dim=-1) == 1).all()) and bool((is_named.sum(dim=0) <= 1).all())
+    is_plain = is_plain and bool((A >= 0).all()) and len(A) > 1
     minimised = (A != 0).any(dim=0)
     return is_plain and bool(minimised[(preference.B_h != 0).any(dim=0)].all())
 
@@ -521,7 +525,12 @@ def _ray(preference: Preference) -> Tensor | None:
         return None
     if not _multiplies(preference):
         return None
-    svd = torch.linalg.svd(preference.B_h.double().cpu(), full_matrices=True)
+    B = preference.B_h.double().cpu()
+    lengths = torch.linalg.vector_norm(B, dim=0)
+    if not bool((lengths > 0).all()):
+        return None
+    B = B / lengths  # units do not change the rank, nor do the rows' lengths
+    svd = torch.linalg.svd(B / torch.linalg.vector_norm(B, dim=1, keepdim=True), full_matrices=True)
     rank = int((1e-9 * svd.S.amax() < svd.S).sum())
-    direction = svd.Vh[-1] * svd.Vh[-1].sum().sign()
+    direction = svd.Vh[-1] * svd.Vh[-1].sum().sign() / lengths
     return direction if rank == preference.m - 1 and bool((direction > 0).all()) else None

@@ -21,10 +21,12 @@ from ferero.training.held_out import Correction
 __all__ = ["Record", "advance_record", "batch_noise", "shift_record", "standard_error", "swing", "tracked"]
 
 _LONG = 4 * windows.MEMORY
-_BY_CHANCE = 3.5  # standard errors by which independent values may seem to resemble each other
-_LAGS = 2  # values that are a quarter of a swing apart have nothing in common, those half a swing apart all
-_BEYOND = 0.5  # standard deviations that a value has to be off by to be on a side of its bound
-_TO_AND_FRO = 2.0  # changes of side that make a swing; forgotten over 400 values, so it takes three
+_BY_CHANCE = 4.0  # standard errors by which independent values may seem to resemble each other
+_LAGS = 4  # values a quarter of a swing apart have nothing in common: some of 1 to 4 values apart always have
+_BEYOND = 0.25  # of the variance: the square that puts a value on a side of its mean
+_TO_AND_FRO = 1.2  # changes of side that make a swing: more than one
+_TURNS = 4.0  # the most that are remembered, and
+_TURNS_KEPT = 1 - 1 / (2 * _LONG)  # of them at every value: slow swings turn once in a hundred
 _NEAR = 1 / 6  # of the way that a mean has come: half of what is left of it while the way goes on
 _OUTLIER = 100.0  # times what was usual of late: left out
 _KEPT = _OUTLIER ** (-1 / windows.MEMORY)  # of the largest size at every value: no more than 1 / _OUTLIER after MEMORY
@@ -43,13 +45,13 @@ class Record:
         size: The largest size of a training value of late, (m,).
         arrived: The step at which each loss arrived last, (m,); the largest is the number of steps.
         updates: How often each row was updated since its figures were begun, (r,).
-        last: The last two values of each row, the latest first, (r, 2).
+        last: The last four values of each row, the latest first, (r, 4).
         mean: Over about 100 updates, (r,).
         variance: About that mean, (r,).
-        covariance: Of values one and two updates apart, (r, 2).
+        covariance: Of values one to four updates apart, (r, 4).
         long_mean: Over about 400 updates, (r,).
-        side: On which side of its bound each row was last, by half a standard deviation: 1, -1 or, at first, 0, (r,).
-        turns: How often that has changed, over about 400 updates, (r,).
+        side: On which side of its mean each row was last, by as much as it varies: 1, -1 or, at first, 0, (r,).
+        turns: How often that has changed of late, (r,); those of smaller swings than today's count less.
         skipped: Batches left out because they were not finite, ().
     """
 
@@ -97,10 +99,11 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
     """
     has_arrived = present
     present, size = _believed(old.size, losses, present)
-    losses, corrected = (
-        values.clamp(-_LARGEST, _LARGEST) for values in (losses, corrected)
-    )  # also those that are left out: 0 times inf is NaN
-    here = torch.ones_like(losses) if present is None else present.to(losses.dtype)
+    corrected = corrected.clamp(-_LARGEST, _LARGEST)
+    if present is None:
+        here = torch.ones_like(losses)
+    else:  # what is left out is to be multiplied by 0 and must not be inf
+        here, losses = present.to(losses.dtype), losses.clamp(-_LARGEST, _LARGEST)
     seen = old.seen + here
     levels, misses = windows.advance_levels(old.levels, losses, seen, here)
     errors = windows.advance_errors(old.errors, misses.square(), seen, here)
@@ -110,7 +113,7 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
 
     touched = rows.real if present is None else _touched(rows, seen, present)
     updates = old.updates + touched
-    values = rows.values(latest)
+    values, last = rows.values(latest), old.last[..., 0]
     rate = touched / updates.clamp(min=1, max=windows.MEMORY)
     away = values - old.mean
     mean = old.mean + rate * away
@@ -119,27 +122,27 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
     is_known = updates[..., None] > _lags(updates.dtype, updates.device)
     covariance = torch.lerp(old.covariance, before * now[..., None] * is_known, rate[..., None])
     long_mean = torch.lerp(old.long_mean, values, touched / updates.clamp(min=1, max=_LONG))
+    side = torch.where(now.square() > _BEYOND * variance, now.sign(), old.side)
+    as_large = (old.variance / variance.clamp(min=torch.finfo(variance.dtype).tiny)).clamp(max=1)
+    turns = (_TURNS_KEPT * as_large * old.turns + (side * old.side < 0)).clamp(max=_TURNS)
+    latter = torch.cat([values[..., None], old.last[..., :-1]], dim=-1)
+    new = Record(
+        seen, levels, errors, latest, size, arrived, updates,
+        latter if present is None else torch.where(touched[..., None] > 0, latter, old.last),
+        mean, variance, covariance, long_mean, side, turns, old.skipped,
+    )  # fmt: skip
     moved = (mean - long_mean).square()
     is_over = (moved > variance) & (now.square() + before[..., 0].square() < _NEAR**2 * moved) & (touched > 0)
-    middle, half = (values + old.last[..., 0]) / 2, (values - old.last[..., 0]) / 2
-    side = torch.where(values.square() > _BEYOND**2 * variance, values.sign(), old.side)
-    turns = (1 - 1 / _LONG) * old.turns + (side * old.side < 0)
-    return Record(
-        seen,
-        levels,
-        errors,
-        latest,
-        size,
-        arrived,
-        torch.where(is_over, 2.0, updates),
-        torch.stack([values, old.last[..., 0]], dim=-1),
-        torch.where(is_over, middle, mean),
-        torch.where(is_over, half.square(), variance),
-        torch.where(is_over[..., None], 0.0, covariance),
-        torch.where(is_over, middle, long_mean),
-        side,
-        turns,
-        old.skipped,
+    if _may_look(is_over) and not bool(is_over.any()):  # as a rule, and quicker
+        return new
+    middle, half = (values + last) / 2, (values - last) / 2
+    return replace(
+        new,
+        updates=torch.where(is_over, 2.0, updates),
+        mean=torch.where(is_over, middle, mean),
+        variance=torch.where(is_over, half.square(), variance),
+        covariance=torch.where(is_over[..., None], 0.0, covariance),
+        long_mean=torch.where(is_over, middle, long_mean),
     )
 
 
@@ -170,7 +173,7 @@ def _believed(old: Tensor, losses: Tensor, present: Tensor | None) -> tuple[Tens
     often than once in 100 values is counted in full, and so is a jump, a value later for every factor of 100.
     """
     now, limit = losses.abs(), _OUTLIER * old
-    if present is None and now.device.type == "cpu" and bool((now <= limit).all()):  # as a rule: quicker
+    if present is None and _may_look(now) and bool((now <= limit).all()):  # as a rule, and quicker
         return None, torch.maximum(now, _KEPT * old)
     limit = torch.where(old > 0, limit, _LARGEST)
     size = torch.maximum(torch.minimum(now, limit), _KEPT * old)
@@ -196,12 +199,12 @@ def standard_error(record: Record) -> Tensor:
 
 
 def swing(record: Record) -> Tensor:
-    """How far each row's value moves to and fro across its bound with the model, one standard deviation, (r,).
+    """How far each row's value moves to and fro with the model, one standard deviation, (r,).
 
-    What values share with, or have opposite to, those one or two before is the model's; what they do not is the
-    batches' noise. Some of the variance may look shared by chance. A steady drift is taken off: it makes the values
-    vary by how far the present is ahead of their mean. And a way that leads to the bound, past it or away from it, with
-    whatever starts and stops, is no swing: that changes sides again and again.
+    What values share with, or have opposite to, those just before is the model's; what they do not is the batches'
+    noise. Some of the variance may look shared by chance. A steady drift is taken off: it makes the values
+    vary by how far the present is ahead of their mean. And a way to another level, however abrupt, is no swing: that
+    changes sides again and again, and each time by as much.
     """
     by_chance = (_BY_CHANCE / _count(record).sqrt()).clamp(max=0.9)
     shared = _shared(record) - by_chance * record.variance - _ahead(record).square()
@@ -230,3 +233,8 @@ def _ahead(record: Record) -> Tensor:
 @cache
 def _lags(dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.arange(1, _LAGS + 1, dtype=dtype, device=device)
+
+
+def _may_look(tensor: Tensor) -> bool:
+    """Whether numbers may be asked for: a device would have to be waited for."""
+    return tensor.device.type == "cpu"

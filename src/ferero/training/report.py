@@ -262,10 +262,10 @@ def _distinct(labels: tuple[str, ...]) -> list[str]:
 def _present(record: Record, mean: Tensor, today: Tensor) -> tuple[Tensor, Tensor]:
     """The value of each row for the present, (r,), and its standard error.
 
-    It is the mean, unless today's level has left that by more than the noise of single values and the mean's own.
+    It is the mean, unless today's level has left that by more than noise and swing move single values.
     """
     error, noise = standard_error(record), batch_noise(record)
-    has_left = (today - mean).abs() > 2 * (error + noise)
+    has_left = (today - mean).abs() > 3 * (noise + swing(record))
     return torch.where(has_left, today, mean), torch.where(has_left, noise, error)
 
 
