@@ -118,7 +118,7 @@ def test_the_lengths_of_inequalities_do_not_matter():
 
 
 def test_equalities_that_repeat_each_other_count_once():
-    F = usual_losses(200)
+    F = usual_losses(120)
     again = torch.cat([B_H, 2 * B_H, B_H.sum(dim=0, keepdim=True)])
     other = Preference.from_matrices(
         A=EVERY_LOSS, B_h=again, b_h=torch.cat([OFFSETS_H, 2 * OFFSETS_H, OFFSETS_H.sum()[None]])
