@@ -10,7 +10,6 @@ import torch
 from rich.console import Console
 
 import ferero
-from ferero.methods import windows
 from ferero_lab.bench import steer
 from ferero_lab.bench.measure import Row, rows_to_json
 from ferero_lab.bench.steering import digit_constraints, digit_rays, fairness, fronts, held_out, oracle
@@ -146,10 +145,11 @@ def test_the_table_says_what_missed() -> None:
     assert "yes" in text
 
 
-def test_on_minibatches_of_digits_a_long_window_is_chosen() -> None:
-    """As docs/steering.md says: 16 or 32 steps; with exact values it is 1."""
+def test_on_minibatches_of_digits_violations_are_smoothed() -> None:
+    """Over some twenty steps; exact values are taken as they are."""
     exact, noisy = synthetic("quadratic", 30.0, 0.01, 0.0, steps=300), pairs("adam", 1.5e-3, 45.0, steps=400)
-    for task, wanted in ((exact, {0}), (noisy, {windows.COUNT - 2, windows.COUNT - 1})):
+    for task, low, high in ((exact, 0.9, 1.0), (noisy, 0.01, 0.2)):
         steering = ferero.Steer(task.preference)
         train(task, steering)
-        assert set(steering.get_buffer("method_errors").argmin(dim=-2).tolist()) <= wanted
+        rate = steering.get_buffer("method_rate").exp()
+        assert low <= float(rate.min()) <= float(rate.max()) <= high
