@@ -51,7 +51,7 @@ class ConstraintReport:
             that average by more than their noise, their level.
         standard_error: Of that value as a figure for the present: its noise, and how far the model has moved since.
         allowed: What it may be off by: a hundredth of the bound, or of the largest term where the bound is 0.
-        swing: How far the value moves to and fro with the model itself, one standard deviation; 0 on a way that leads on.
+        swing: How far the value moves to and fro with the model, one standard deviation; 0 on a way that leads on.
         margin: What the value is to stay below 0 by: z standard errors.
         multiplier: The weight of the constraint in the loss.
         saturated: Whether it has all the weight there is, and is violated without getting nearer.
