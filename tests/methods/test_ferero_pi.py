@@ -127,6 +127,13 @@ def test_equalities_that_repeat_each_other_count_once():
     torch.testing.assert_close(weights_of(theirs), weights_of(ours), rtol=0, atol=1e-5)
 
 
+def test_a_row_of_zeros_says_nothing():
+    F, rows = usual_losses(30), torch.cat([torch.zeros(1, M), RAY])
+    other = Preference.from_matrices(A=EVERY_LOSS, B_h=rows)
+    ours, theirs = feed(PREFERENCES["ray"], F)[0], feed(other, F)[0]
+    torch.testing.assert_close(weights_of(theirs), weights_of(ours), rtol=1e-9, atol=1e-9)
+
+
 # stacks and batches -----------------------------------------------------------------------------------------
 
 

@@ -113,7 +113,7 @@ class FereroPI:
     problems `Ferero` in `minimize` is faster and exact.
 
     Args:
-        proportional: k_P where values carry no noise. Concave fronts need about 3.
+        proportional: k_P where values carry no noise. Concave fronts need up to 4.
         steady: k_P where values are nothing but noise.
         integral: k_I, a step of the logit for a relative violation of 1.
         release: How much more slowly a constraint that holds is let go.
@@ -526,6 +526,7 @@ def _ray(preference: Preference) -> Tensor | None:
     if not _multiplies(preference):
         return None
     B = preference.B_h.double().cpu()
+    B = B[(B != 0).any(dim=1)]
     lengths = torch.linalg.vector_norm(B, dim=0)
     if not bool((lengths > 0).all()):
         return None
