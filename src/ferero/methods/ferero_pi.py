@@ -421,7 +421,9 @@ class _Wanted:
 def _weigh(wanted: _Wanted, now: _Now, units: Tensor, channels: _Channels) -> tuple[Tensor, Tensor]:
     """The weights (..., m) and the multipliers ``[lam_f; lam_g; lam_h]``, so that ``w = A^T lam_f + B^T lam``."""
     rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.k
-    lam_f = wanted.orders * (-units[..., :k]).exp() / wanted.orders.sum(dim=-1, keepdim=True)
+    sized = wanted.orders * (units[..., :k] > -_RANGE)  # a loss that has been 0 throughout has no size yet
+    sized = torch.where(sized.sum(dim=-1, keepdim=True) > 0, sized, wanted.orders)
+    lam_f = sized * (-units[..., :k]).exp() / sized.sum(dim=-1, keepdim=True)
     objective = rows.A.combine(lam_f)
     if wanted.is_ray is not None:
         objective = torch.where(wanted.is_ray, objective.new_ones(()) / wanted.ray, objective)
