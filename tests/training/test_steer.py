@@ -288,11 +288,9 @@ def test_a_metric_in_other_units():
     assert raised(x)[0].item() == pytest.approx(0.7, rel=0.02)
 
 
+@pytest.mark.xfail(reason="the bound is let go slowly where the metric is 0: after 1,000 steps a is at 0.63")
 def test_a_metric_that_is_zero_at_first():
-    """min b subject to 10 [a - 0.8]_+ <= 1, begun where a is below 0.8.
-
-    Where the metric is 0 it says nothing about how far a may rise, so a is held below 0.9 but not right at it.
-    """
+    """min b subject to 10 [a - 0.8]_+ <= 1, begun where a is below 0.8."""
     g = objectives("a", "b", measured=("a",))
     preference = Preference(g, [g.a <= 1.0], minimize=g.b)
 
@@ -300,7 +298,7 @@ def test_a_metric_that_is_zero_at_first():
         return {"a": 10 * max(0.0, losses[0].item() - 0.8)}
 
     x, _ = steered(raised, preference, measure, 20, 1000, rate=0.05, start=(0.9, 0.8))
-    assert 0.6 < raised(x)[0].item() < 0.9 * 1.05
+    assert raised(x)[0].item() == pytest.approx(0.9, rel=0.05)
 
 
 def test_a_metric_waits_for_its_first_measurement():
@@ -344,6 +342,8 @@ def test_what_is_remembered_moves_with_what_is_observed(every):
         shifted((row + offset).requires_grad_())
         if t >= 202:
             for one, other in zip(observed.report().constraints, shifted.report().constraints, strict=True):
+                if one.saturated == other.saturated:  # which is the method's word, and not the record's
+                    assert one.status == other.status
                 for figure in ("value", "standard_error", "allowed", "swing", "trend"):
                     assert getattr(one, figure) == pytest.approx(getattr(other, figure), rel=1e-6, abs=1e-9), figure
 
