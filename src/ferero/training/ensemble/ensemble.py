@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -230,7 +231,9 @@ class Ensemble:
                 stacklevel=4,
             )
             self._compiled_slopes = self._forward_slopes
-            return self._forward_slopes(batch, gradients)
+            failed = [error]
+        _free(failed)
+        return self._forward_slopes(batch, gradients)
 
     def _forward_slopes(self, batch: Any, gradients: list[Tensor]) -> Tensor:
         """``-J g`` by one forward-mode pass."""
@@ -264,6 +267,17 @@ class Ensemble:
                 tensor.copy_(state["members"][name])
         load_optimizer(self.optimizer, state["optimizer"], self.device)
         self.steering.load_state_dict(state["steering"])
+
+
+def _free(failed: list[RuntimeError]) -> None:
+    """Free the frames of a compilation that failed, and keep the dispatch state as it is.
+
+    Some of them hold torch's transforms open, and closing these resets that state: left to the garbage collector, they
+    turn gradients off in the middle of the user's program (torch 2.13).
+    """
+    with torch._C._PreserveDispatchKeyGuard():
+        failed.clear()
+        gc.collect()
 
 
 def _on_device(method: Method[Any], device: torch.device) -> Method[Any]:
