@@ -174,15 +174,11 @@ def test_what_cannot_be_had_is_told_and_stays_finite(concave, text):
     assert float(concave.losses[:, :, index].amax()) <= 1.0
 
 
-@pytest.mark.xfail(reason="where every loss is minimised, only a loss that should be larger is called saturated")
 @pytest.mark.parametrize("text", UNTOLD)
 def test_losses_that_are_all_too_large_are_told(concave, text):
     assert told(concave, text)
 
 
-@pytest.mark.xfail(
-    reason="relative weights grow tenfold: SGD at a fifth of the rate that plain training bears diverges"
-)
 def test_what_cannot_be_had_does_not_make_training_diverge():
     """Of minimize b alone rates up to 1 are stable, of a + b up to 0.5."""
     stack = Preference.stack([wish("a <= -0.1; minimize b"), wish("a == -1; minimize b")])
@@ -276,17 +272,8 @@ def struck():
     return torch.stack([run.weights[t + 500, i] for i, t in enumerate(WHEN)])
 
 
-LASTING = pytest.mark.xfail(reason="one value moves a running size, and the largest of these is the unit for ever")
-
-
-@pytest.mark.parametrize(
-    ("when", "value"),
-    [
-        pytest.param(t, v, marks=[LASTING] if abs(v) >= 1e100 or (t, v) == (5, 1e12) else [])
-        for t in WHEN
-        for v in (1e2, 1e12, *VALUES)
-    ],
-)
+@pytest.mark.parametrize("when", WHEN)
+@pytest.mark.parametrize("value", (1e2, 1e12, *VALUES))
 def test_one_batch_does_not_matter_500_steps_later(struck, when, value):
     found = struck[WHEN.index(when)]
     usual, after = found[0], found[[*FACTORS, *VALUES].index(value)]

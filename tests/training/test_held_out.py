@@ -44,6 +44,15 @@ def test_a_metric_has_a_gain_at_first_and_a_slow_offset_after():
     assert third.apply(tensor(0.5, 2.0))[0].item() == pytest.approx(32.5)
 
 
+def test_a_gain_changes_the_shares_of_the_weights_and_never_enlarges_their_sum():
+    weights = torch.tensor([0.25, -0.75, 1.0], dtype=torch.float64)
+    for gain, wanted in (([1.0, 1.0, 1.0], weights), ([0.5, 1.0, 1.0], weights * torch.tensor([0.5, 1.0, 1.0]))):
+        found = Correction(torch.tensor(gain).double(), torch.zeros(3), torch.zeros(3)).weights(weights)
+        torch.testing.assert_close(found, wanted)
+    found = Correction(torch.tensor([100.0, 1.0, 1.0]).double(), torch.zeros(3), torch.zeros(3)).weights(weights)
+    torch.testing.assert_close(found, 2 * weights * torch.tensor([100.0, 1.0, 1.0]) / 26.75)
+
+
 @pytest.mark.parametrize(("measured", "training"), [(0.0, 0.5), (3.0, 0.0), (0.0, 0.0)])
 def test_a_metric_that_is_zero_at_first_keeps_the_gain_at_1(measured, training):
     after = correct(Correction.none(2), tensor(measured, 1.0), YES, tensor(training, 1.0), YES)

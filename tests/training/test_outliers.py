@@ -60,6 +60,16 @@ def test_no_value_leaves_nan_or_inf_behind(name, size):
 
 
 @pytest.mark.parametrize("size", SIZES)
+def test_nor_do_micro_batches(size):
+    steer = Steer(WISHES["several"], every=3)
+    for t, row in enumerate(batches(20)):
+        if t in (6, 7, 8):
+            row[0] = size
+        steer(row.requires_grad_())
+    assert is_finite(steer)
+
+
+@pytest.mark.parametrize("size", SIZES)
 def test_nor_do_two_of_them_or_nothing_else(size):
     steer = Steer(WISHES["several"])
     for _ in range(5):

@@ -166,6 +166,17 @@ def test_state_is_carried_by_the_state_dict_bit_for_bit():
         assert first.correction_offset[0] != 0
 
 
+@pytest.mark.parametrize("where", ["", "steer."])
+def test_the_state_of_another_method_or_version_is_refused(where):
+    model = Steer(WANTED) if where == "" else torch.nn.ModuleDict({"steer": Steer(WANTED)})
+    state = model.state_dict()
+    del state[f"{where}method_before"]
+    with pytest.raises(InputError, match="another method or by another version"):
+        model.load_state_dict(state)
+    state = {name: tensor for name, tensor in state.items() if not name.startswith(f"{where}method_")}
+    assert model.load_state_dict(state, strict=False).missing_keys
+
+
 def test_a_copy_goes_its_own_way():
     steer = Steer(WANTED)
     steer(leaf(1.0, 0.5))

@@ -744,8 +744,8 @@ def test_checkpoints_of_something_else():
         make(wish=ferero.Preference(f)).load_state_dict(state)
     with pytest.raises(InputError, match="expected method Ferero, found FereroSA"):
         make(Ferero()).load_state_dict(state)
-    with pytest.raises(InputError, match="expected version 1, found 2"):
-        make().load_state_dict(state | {"version": 2})
+    with pytest.raises(InputError, match="expected version 2, found 3"):
+        make().load_state_dict(state | {"version": 3})
     with pytest.raises(InputError, match=r"expected what Stepper\.state_dict"):
         make().load_state_dict({})
     with pytest.raises(InputError, match="saved with none as generator="):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
 
@@ -17,7 +17,7 @@ from ferero.preference import Preference
 
 __all__ = ["FereroPI", "FereroPIState"]
 
-_FIRST = 3  # values whose mean is the first size that counts: a single one may be an outlier
+_FIRST = 3  # values whose median counts as one: a single one may be an outlier
 _SMALLEST_RATE = 1 / 128  # of the smoothing
 _NOISE_MEMORY = 50.0  # steps over which the variance of surprises is averaged
 _MARGIN_WINDOW = 32.0  # values whose standard error a margin counts in
@@ -27,7 +27,6 @@ _HURRY = 10.0  # the most that patience multiplies the integral gain by
 _EVEN = 2.0  # what multiplies that of equalities, which have no side to be let go on
 _LOWEST, _HIGHEST = -10.0, 14.0  # of the logits' integral part
 _PUSH_UP = math.exp(-8)  # a loss's weight turns negative once it has fallen to a factor of about sqrt(this)
-_MOST = 10.0  # the most that constraints may enlarge the sum of all relative weights
 _ALL = 0.99  # share of the weights from which on there is nothing left to give
 _RANGE = 230.0  # logarithms of losses are kept within, 1e-100 to 1e100
 _LARGEST_WEIGHT = 1e30  # finite in single precision
@@ -48,6 +47,8 @@ class FereroPIState:
         updates: How often each row of the order and each channel was updated, (..., k + c).
         sizes: Logarithms of their running sizes, (..., k + c).
         units: The largest of these so far, (..., k + c).
+        before: Logarithms of their last values, (..., k + c), and
+        earlier: of those before these, (..., k + c).
         level: Smoothed relative violations, (..., c).
         surprise: What the level failed to predict at the last value, (..., c).
         variance: Running mean of its square, (..., c).
@@ -65,6 +66,8 @@ class FereroPIState:
     updates: Tensor
     sizes: Tensor
     units: Tensor
+    before: Tensor
+    earlier: Tensor
     level: Tensor
     surprise: Tensor
     variance: Tensor
@@ -161,7 +164,7 @@ class FereroPI:
             return preference.A.new_zeros(*preference.batch_shape, *shape)
 
         sized = dict.fromkeys(("seen", "latest", "arrived", "weights"), m) | {"updated": r}
-        sized |= dict.fromkeys(("updates", "sizes", "units"), k + c)
+        sized |= dict.fromkeys(("updates", "sizes", "units", "before", "earlier"), k + c)
         return FereroPIState(**{field.name: of(sized.get(field.name, c)) for field in fields(FereroPIState)})
 
     def update(
@@ -193,15 +196,14 @@ class FereroPI:
         last, updated, complete = _arrivals(wanted.rows, present, old)
         arrived = wanted.arrived(seen, present, complete)
         updates = old.updates + arrived
-        now, violations, sizes, units = self._look(wanted, latest, old, complete, arrived, updates)
-        k = wanted.rows.k
-        channels = self._move(wanted, violations, old, arrived[..., k:], updates[..., k:])
-        weights, multipliers = _weigh(wanted, now, units, channels)
+        now, violations, sized = self._look(wanted, latest, old, complete, arrived, updates)
+        moved, logits = self._move(wanted, violations, old, arrived, updates)
+        weights, multipliers = _weigh(wanted, now, _guessed(sized.units, updates), logits)
         if present is not None:
             weights = torch.where(present | (old.seen == 0), weights, old.weights)
-        new = FereroPIState(
-            seen, latest, last, updated, updates, sizes, units, channels.level, channels.surprise, channels.variance,
-            channels.rate, channels.anchor, channels.age, channels.slow, weights,
+        new = replace(
+            moved, seen=seen, latest=latest, arrived=last, updated=updated, updates=updates, weights=weights,
+            **sized._asdict(),
         )  # fmt: skip
         return Decision(in_dtype_of(weights, losses), multipliers), new
 
@@ -216,18 +218,22 @@ class FereroPI:
         share = (lam * stuck).sum(dim=-1, keepdim=True) / (1 + lam.sum(dim=-1, keepdim=True))
         found = [stuck & (share >= _ALL)]
         if wanted.equalities is not None:
-            own = logits[..., m_g:]
-            highest = own.masked_fill(wanted.equalities.named == 0, -math.inf).amax(dim=-1, keepdim=True)
+            own, named = logits[..., m_g:], wanted.equalities.named > 0
+            stuck = is_stuck[..., m_g:] & named
+            highest = own.masked_fill(~named, -math.inf).amax(dim=-1, keepdim=True)
             is_low = own - highest < math.log(1 - _ALL)
-            is_full = torch.where(wanted.multiplies, is_low, own.sinh().abs() > 1 / (1 - _ALL))
-            stuck = is_full & is_stuck[..., m_g:] & (wanted.equalities.named > 0)
+            weight = torch.where(named, own, 0.0).exp()
+            over = stuck & (state.level[..., m_g:] > 0) & (own > -math.log(1 - _ALL))
+            is_all = (weight * over).sum(dim=-1, keepdim=True) >= _ALL * weight.sum(dim=-1, keepdim=True)
+            is_full = torch.where(wanted.multiplies, is_low | (over & is_all), own.sinh().abs() > 1 / (1 - _ALL))
+            stuck = is_full & stuck
             found.append(wanted.equalities.B.name_any(stuck))
         return Diagnosis(torch.cat(found, dim=-1))
 
     def _look(
         self, wanted: _Wanted, latest: Tensor, old: FereroPIState, complete: Tensor, arrived: Tensor, updates: Tensor
-    ) -> tuple[_Now, Tensor, Tensor, Tensor]:
-        """What the equalities ask for now, and the channels: relative violations, running sizes, units."""
+    ) -> tuple[_Now, Tensor, _Sized]:
+        """What the equalities ask for now, the channels' relative violations, and all sizes."""
         rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.k
         b = rows.b[..., :m_g]
         above, below = rows.B.sides(latest)[..., :m_g]
@@ -235,7 +241,11 @@ class FereroPI:
         negative = b.clamp(max=0).abs() - below
         side = torch.maximum(positive, negative)
         parts = [rows.A.times(latest), side] + ([] if wanted.equalities is None else [latest])
-        sizes = torch.lerp(old.sizes, _log(torch.cat(parts, dim=-1)), arrived / updates.clamp(min=1, max=self.memory))
+        value = _log(torch.cat(parts, dim=-1))
+        low, high = torch.minimum(old.before, old.earlier), torch.maximum(old.before, old.earlier)
+        middle = torch.where(updates < _FIRST, value, value.clamp(low, high))
+        share = arrived / (updates - _FIRST + 1).clamp(min=1, max=self.memory)
+        sizes = torch.lerp(old.sizes, middle, share)
         violations = (positive - negative) / sizes[..., k : k + m_g].exp()
         if rows.margins is not None:
             error = (old.variance[..., :m_g] / (2 * _MARGIN_WINDOW - 1)).sqrt()
@@ -246,12 +256,17 @@ class FereroPI:
             now, displacement, wide = wanted.equalities.look(latest, own, complete[..., m_g:])
             violations = torch.cat([violations, displacement], dim=-1)
             found = torch.cat([sizes[..., : k + m_g], _log(wide)], dim=-1)
+        is_new = arrived > 0
         known = torch.where(updates <= _FIRST, found, torch.maximum(old.units, found))
-        units = torch.where(arrived > 0, known, old.units)
-        return now, violations.clamp(-1, 1), sizes, units
+        before, earlier = torch.where(is_new, value, old.before), torch.where(is_new, old.before, old.earlier)
+        return now, violations.clamp(-1, 1), _Sized(sizes, torch.where(is_new, known, old.units), before, earlier)
 
-    def _move(self, wanted: _Wanted, e: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor) -> _Channels:
-        """Smooth the violations e (..., c), and move the logits of those that have arrived."""
+    def _move(
+        self, wanted: _Wanted, e: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor
+    ) -> tuple[FereroPIState, Tensor]:
+        """Smooth the violations e (..., c), and move the logits of those that have arrived; all logits (..., c)."""
+        k = wanted.rows.k
+        arrived, updates = arrived[..., k:], updates[..., k:]
         surprise = torch.where(updates > 1, e - old.level, 0.0) * arrived
         share = arrived * (updates > 1) / (updates - 1).clamp(min=1, max=_NOISE_MEMORY)
         variance = torch.lerp(old.variance, surprise.square(), share)
@@ -264,32 +279,33 @@ class FereroPI:
         age = torch.where(stays, old.age + arrived, 0.0)
         anchor = torch.where(stays, old.anchor, level)
 
+        gain = self._gain(rate)
         hurry = (age / self.patience).clamp(1.0, _HURRY)
-        pace, seen_by_gain = torch.where(level < 0, self.release, hurry), level
+        outweighs = old.logits + gain * level > 0
+        pace, seen_by_gain = torch.where(level < 0, self.release * torch.where(outweighs, hurry, 1.0), hurry), level
         if wanted.is_inequality is not None:
             pace = torch.where(wanted.is_inequality, pace, _EVEN)
             seen_by_gain = torch.where(wanted.is_inequality, level, e)
         step = self.integral * pace * (1 - size).clamp(min=self.near) * e
-        slow = (old.logits + step * arrived).clamp(_LOWEST, _HIGHEST)
+        logits = (old.logits + step * arrived).clamp(_LOWEST, _HIGHEST)
         surprise = torch.where(arrived > 0, surprise, old.surprise)
-        return _Channels(level, surprise, variance, rate, anchor, age, slow, slow + self._gain(rate) * seen_by_gain)
+        new = replace(
+            old, level=level, surprise=surprise, variance=variance, rate=rate, anchor=anchor, age=age, logits=logits
+        )
+        return new, logits + gain * seen_by_gain
 
     def _gain(self, rate: Tensor) -> Tensor:
         """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
         return self.steady + (self.proportional - self.steady) * (rate / 2).exp()
 
 
-class _Channels(NamedTuple):
-    """The channels after a step, (..., c) each: as in `FereroPIState`, then the logits without and with k_P l."""
+class _Sized(NamedTuple):
+    """Sizes of the rows of the order and of the channels, (..., k + c) each, as in `FereroPIState`."""
 
-    level: Tensor
-    surprise: Tensor
-    variance: Tensor
-    rate: Tensor
-    anchor: Tensor
-    age: Tensor
-    slow: Tensor
-    all: Tensor
+    sizes: Tensor
+    units: Tensor
+    before: Tensor
+    earlier: Tensor
 
 
 class _Now(NamedTuple):
@@ -418,7 +434,7 @@ class _Wanted:
         return torch.cat(parts, dim=-1).to(seen.dtype)
 
 
-def _weigh(wanted: _Wanted, now: _Now, units: Tensor, channels: _Channels) -> tuple[Tensor, Tensor]:
+def _weigh(wanted: _Wanted, now: _Now, units: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
     """The weights (..., m) and the multipliers ``[lam_f; lam_g; lam_h]``, so that ``w = A^T lam_f + B^T lam``."""
     rows, m_g, k = wanted.rows, wanted.rows.m_g, wanted.rows.k
     sized = wanted.orders * (units[..., :k] > -_RANGE)  # a loss that has been 0 throughout has no size yet
@@ -427,27 +443,30 @@ def _weigh(wanted: _Wanted, now: _Now, units: Tensor, channels: _Channels) -> tu
     objective = rows.A.combine(lam_f)
     if wanted.is_ray is not None:
         objective = torch.where(wanted.is_ray, objective.new_ones(()) / wanted.ray, objective)
-    scale = wanted.scale / objective.abs().sum(dim=-1, keepdim=True)
 
-    relative, slow = (logits[..., :m_g].exp() * rows.real[..., :m_g] for logits in (channels.all, channels.slow))
-    total, usual = 1 + relative.sum(dim=-1, keepdim=True), 1 + slow.sum(dim=-1, keepdim=True)
-    lam_g = relative / units[..., k : k + m_g].exp()
+    lam_g = (logits[..., :m_g] - units[..., k : k + m_g]).exp() * rows.real[..., :m_g]
     lam_h = lam_g.new_zeros(*lam_g.shape[:-1], rows.count - m_g)
     weights = objective + rows.B.combine(torch.cat([lam_g, lam_h], dim=-1)) if m_g else objective
     if wanted.equalities is not None:
         named = wanted.equalities.named
-        signed, slow = (logits[..., m_g:].sinh() * named for logits in (channels.all, channels.slow))
-        total = total + torch.where(wanted.multiplies, 0.0, signed.abs().amax(dim=-1, keepdim=True))
-        usual = usual + torch.where(wanted.multiplies, 0.0, slow.abs().amax(dim=-1, keepdim=True))
-        balanced = _balance(objective, channels.all[..., m_g:], named)
-        sought = torch.where(wanted.multiplies, balanced - objective, signed / units[..., k + m_g :].exp())
-        lam_h = wanted.equalities.multipliers(now, sought)
+        signed = logits[..., m_g:].sinh() * named / units[..., k + m_g :].exp()
+        balanced = _balance(objective, logits[..., m_g:], named)
+        lam_h = wanted.equalities.multipliers(now, torch.where(wanted.multiplies, balanced - objective, signed))
         added = wanted.equalities.spread(lam_h)
         weights = weights + torch.where(wanted.multiplies, balanced - objective, added)
         lam_f = torch.where(wanted.multiplies, rows.A.share_out(balanced - added), lam_f)
-    factor = scale * usual.clamp(max=_MOST) / total
+    plain = objective.abs().sum(dim=-1, keepdim=True)
+    together = weights.abs().sum(dim=-1, keepdim=True) / weights.shape[-1]
+    factor = wanted.scale / torch.maximum(plain, together)
     everything = torch.cat([lam_f, lam_g, lam_h], dim=-1) * factor
     return _bounded(weights * factor), _bounded(everything)
+
+
+def _guessed(units: Tensor, updates: Tensor) -> Tensor:
+    """Logarithms of units (..., k + c); those of what has not arrived yet are the mean of the others."""
+    known = (updates > 0).to(units.dtype)
+    mean = (units * known).sum(dim=-1, keepdim=True) / known.sum(dim=-1, keepdim=True).clamp(min=1)
+    return torch.where(updates > 0, units, mean)
 
 
 def _balance(weights: Tensor, logits: Tensor, named: Tensor) -> Tensor:

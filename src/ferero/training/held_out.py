@@ -44,6 +44,12 @@ class Correction:
         """The corrected losses, (m,)."""
         return self.gain * losses + self.offset
 
+    def weights(self, of_corrected: Tensor) -> Tensor:
+        """The losses' own weights, (m,), from those of the corrected ones; a gain never makes their sum larger."""
+        found = of_corrected * self.gain
+        before, after = (w.abs().sum(dim=-1, keepdim=True) for w in (of_corrected, found))
+        return found * (before / after.clamp(min=torch.finfo(found.dtype).tiny)).clamp(max=1.0)
+
 
 def correct(old: Correction, measured: Tensor, arrived: Tensor, tracked: Tensor, is_metric: Tensor) -> Correction:
     """Take in measured values.

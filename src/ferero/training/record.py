@@ -18,7 +18,7 @@ from ferero.methods import windows
 from ferero.methods.rows import Rows
 from ferero.training.held_out import Correction
 
-__all__ = ["Record", "advance_record", "batch_noise", "shift_record", "standard_error", "swing", "tracked"]
+__all__ = ["LARGEST", "Record", "advance_record", "batch_noise", "shift_record", "standard_error", "swing", "tracked"]
 
 _LONG = 4 * windows.MEMORY
 _BY_CHANCE = 4.0  # standard errors by which independent values may seem to resemble each other
@@ -30,7 +30,7 @@ _TURNS_KEPT = 1 - 1 / (2 * _LONG)  # of them at every value: slow swings turn on
 _NEAR = 1 / 6  # of the way that a mean has come: half of what is left of it while the way goes on
 _OUTLIER = 100.0  # times what was usual of late: left out
 _KEPT = _OUTLIER ** (-1 / windows.MEMORY)  # of the largest size at every value: no more than 1 / _OUTLIER after MEMORY
-_LARGEST = 1e100  # of all figures; its square is finite
+LARGEST = 1e100  # of all figures; its square is finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +99,11 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
     """
     has_arrived = present
     present, size = _believed(old.size, losses, present)
-    corrected = corrected.clamp(-_LARGEST, _LARGEST)
+    corrected = corrected.clamp(-LARGEST, LARGEST)
     if present is None:
         here = torch.ones_like(losses)
     else:  # what is left out is to be multiplied by 0 and must not be inf
-        here, losses = present.to(losses.dtype), losses.clamp(-_LARGEST, _LARGEST)
+        here, losses = present.to(losses.dtype), losses.clamp(-LARGEST, LARGEST)
     seen = old.seen + here
     levels, misses = windows.advance_levels(old.levels, losses, seen, here)
     errors = windows.advance_errors(old.errors, misses.square(), seen, here)
@@ -175,7 +175,7 @@ def _believed(old: Tensor, losses: Tensor, present: Tensor | None) -> tuple[Tens
     now, limit = losses.abs(), _OUTLIER * old
     if present is None and _may_look(now) and bool((now <= limit).all()):  # as a rule, and quicker
         return None, torch.maximum(now, _KEPT * old)
-    limit = torch.where(old > 0, limit, _LARGEST)
+    limit = torch.where(old > 0, limit, LARGEST)
     size = torch.maximum(torch.minimum(now, limit), _KEPT * old)
     is_usual = now <= limit
     return (is_usual, size) if present is None else (present & is_usual, torch.where(present, size, old))

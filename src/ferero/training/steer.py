@@ -27,7 +27,7 @@ from ferero.training.cycle import Cycle
 from ferero.training.held_out import Correction, correct
 from ferero.training.joint import Step, gather, ranks_of
 from ferero.training.losses import Counts, Losses, Reading, check_attached, read_losses
-from ferero.training.record import Record, advance_record, shift_record, tracked
+from ferero.training.record import LARGEST, Record, advance_record, shift_record, tracked
 from ferero.training.refusal import stop_zeroing, zero_gradients
 from ferero.training.report import Report, diagnosis_of, make_report, metrics_of
 from ferero.training.turn import Held, Turn, is_in_backward
@@ -297,7 +297,8 @@ class Steer(nn.Module):
         buffers.store(self, "record", advance_record(record, rows, step.means, corrected, step.present), accept)
         if decision.multipliers is not None:
             self.multipliers.copy_(_choose(accept, decision.multipliers, self.multipliers))
-        weights = _choose(accept, decision.weights * correction.gain, self.weights)
+        weights = correction.weights(decision.weights) if self.preference.measured else decision.weights
+        weights = _choose(accept, weights, self.weights)
         self.weights.copy_(weights)
         return weights
 
@@ -313,7 +314,8 @@ class Steer(nn.Module):
         )
         accept = is_due if is_finite is None else is_due & is_finite
         new = counts if is_finite is None else counts * is_finite
-        self.sums.copy_(torch.where(accept, 0.0, self.sums) + step.means * new)
+        means = step.means.clamp(-LARGEST, LARGEST)  # their sum is finite too
+        self.sums.copy_(torch.where(accept, 0.0, self.sums) + means * new)
         self.counts.copy_(torch.where(accept, 0.0, self.counts) + new)
         self.calls.add_(1)
         return due, accept
@@ -400,6 +402,18 @@ class Steer(nn.Module):
         No buffer, since DDP would overwrite it by the first rank's.
         """
         return torch.cat([self._news.cpu(), self._mark()], dim=-1)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        mine = f"{prefix}method_"
+        found = {name for name in state_dict if name.startswith(mine)}
+        expected = {f"{prefix}{name}" for name in buffers.named("method", self._state())}
+        if found and found != expected:
+            raise InputError(
+                f"state_dict: it was saved with another method or by another version of ferero, whose state is not "
+                f"that of {type(self.method).__name__}; load it there, or leave out the names that begin with "
+                f"{prefix!r} to start anew."
+            )
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def set_extra_state(self, state: Tensor) -> None:
         """After loading.

@@ -115,7 +115,9 @@ class Steering:
         observation = Observation(corrected, gramian=gramian, slopes=slopes, present=present)
         decision, state = self.method.update(self.preference, observation, self._load("method", self._kind))
         rows = rows_of(self.preference, F.device, F.dtype)
-        weights = decision.weights.double() * correction.gain
+        weights = (
+            correction.weights(decision.weights.double()) if self.preference.measured else decision.weights.double()
+        )
         news = {
             "weights": weights,
             **_named("method", state),

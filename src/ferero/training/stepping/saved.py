@@ -12,7 +12,7 @@ from ferero.training.stepping.memory import Memory
 
 __all__ = ["load_state", "saved_state"]
 
-_VERSION = 1
+_VERSION = 2
 
 
 def saved_state(memory: Memory, generator: torch.Generator | None) -> dict[str, Any]:
