@@ -11,7 +11,7 @@ import torch
 from tests.methods.runs import PI, closed_loop, draw, feed, normal, quadratic, tensor, weights_of
 
 import ferero
-from ferero.methods import Observation, ferero_pi
+from ferero.methods import Observation
 from ferero.methods.ferero_pi import FereroPI
 from ferero.preference import Preference
 

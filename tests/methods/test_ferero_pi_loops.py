@@ -273,7 +273,7 @@ def struck():
 
 
 @pytest.mark.parametrize("when", WHEN)
-@pytest.mark.parametrize("value", (1e2, 1e12, *VALUES))
+@pytest.mark.parametrize("value", [1e2, 1e12, *VALUES])
 def test_one_batch_does_not_matter_500_steps_later(struck, when, value):
     found = struck[WHEN.index(when)]
     usual, after = found[0], found[[*FACTORS, *VALUES].index(value)]
