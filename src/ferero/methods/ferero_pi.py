@@ -447,17 +447,19 @@ def _weigh(wanted: _Wanted, now: _Now, units: Tensor, logits: Tensor) -> tuple[T
     lam_g = (logits[..., :m_g] - units[..., k : k + m_g]).exp() * rows.real[..., :m_g]
     lam_h = lam_g.new_zeros(*lam_g.shape[:-1], rows.count - m_g)
     weights = objective + rows.B.combine(torch.cat([lam_g, lam_h], dim=-1)) if m_g else objective
+    least = torch.zeros_like(wanted.scale)
     if wanted.equalities is not None:
-        named = wanted.equalities.named
-        signed = logits[..., m_g:].sinh() * named / units[..., k + m_g :].exp()
+        named, unit = wanted.equalities.named, units[..., k + m_g :].exp()
+        signed = logits[..., m_g:].sinh() * named / unit
         balanced = _balance(objective, logits[..., m_g:], named)
         lam_h = wanted.equalities.multipliers(now, torch.where(wanted.multiplies, balanced - objective, signed))
         added = wanted.equalities.spread(lam_h)
         weights = weights + torch.where(wanted.multiplies, balanced - objective, added)
         lam_f = torch.where(wanted.multiplies, rows.A.share_out(balanced - added), lam_f)
-    plain = objective.abs().sum(dim=-1, keepdim=True)
-    together = weights.abs().sum(dim=-1, keepdim=True) / weights.shape[-1]
-    factor = wanted.scale / torch.maximum(plain, together)
+        passing = logits[..., m_g:].cosh() * named / unit  # one that passes 0 counts as its unit, lest the others jump
+        least = torch.where(wanted.multiplies, 0.0, passing.sum(dim=-1, keepdim=True))
+    plain, together = (w.abs().sum(dim=-1, keepdim=True) for w in (objective, weights))
+    factor = wanted.scale / torch.maximum(plain, torch.maximum(together, least) / weights.shape[-1])
     everything = torch.cat([lam_f, lam_g, lam_h], dim=-1) * factor
     return _bounded(weights * factor), _bounded(everything)
 
