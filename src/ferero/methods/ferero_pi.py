@@ -98,15 +98,16 @@ class FereroPI:
 
         e   = (P - N) / q                  q the running size of the larger side; e is kept within [-1, 1]
         l  <- l + a (e - l)                the smoothing rate a grows while successive surprises agree
-        u  <- u + k_I h (1 - |l|) e        h = release where l < 0; grows where a violation does not fall by itself
+        u  <- u + k_I h (1 - |l|) e        h = 1, or release where l < 0; grows while |l| does not fall by itself
         lam = exp(u + k_P l) / q*          k_P from steady, under noise, to proportional, where values are exact
         w   = w_o / s* + B^T lam           w_o the objective; q* and s* are the largest sizes so far: units, no more
 
-    times one common factor: the weights of the objective part are those of plain training, and the proportional part
-    only redistributes. A loss that equalities name has a channel of its own, e being its relative displacement from
-    the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``, l = e and h = 2. Where every loss is minimised its
-    logit multiplies its weight, ``w_i exp(u_i + k_P e_i)``, so that a ray is met by positive weights (one turns
-    negative only after it has vanished); where an expression is, ``sinh(u_i + k_P e_i)`` is a multiplier of any sign.
+    times one common factor: the weights of the objective part are those of plain training, or smaller where all weights
+    together would exceed those of the plain sum. A loss that equalities name has a channel of its own, e being its
+    relative displacement from the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``, l = e and h = 2. Where
+    every loss is minimised its logit multiplies its weight, ``w_i exp(u_i + k_P e_i)``: a ray is met by positive
+    weights, and one turns negative only after it has vanished. Where an expression is minimised,
+    ``sinh(u_i + k_P e_i)`` is a multiplier of any sign.
 
     Nothing depends on the units of the losses, on their order, or on the basis chosen for the equalities, except for
     the common factor. docs/steering.md derives the law from Algorithm 2 of the paper, by mirror ascent with realised
@@ -120,7 +121,8 @@ class FereroPI:
         steady: k_P where values are nothing but noise.
         integral: k_I, a step of the logit for a relative violation of 1.
         release: How much more slowly a constraint that holds is let go.
-        patience: Steps after which a violation that does not fall is pursued faster.
+        patience: Steps after which a violation that does not fall is pursued faster, and a constraint that holds and
+            still outweighs the objective is let go faster.
         near: The least share of k_I that is left far from the constraint, where ``1 - |l|`` is small.
         adaptation: By how much a full agreement of successive surprises moves the logarithm of a.
         memory: Steps over which the sizes of the sides are averaged.

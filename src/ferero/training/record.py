@@ -14,8 +14,8 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from ferero.methods import windows
 from ferero.methods.rows import Rows
+from ferero.training import windows
 from ferero.training.held_out import Correction
 
 __all__ = ["LARGEST", "Record", "advance_record", "batch_noise", "shift_record", "standard_error", "swing", "tracked"]

@@ -8,33 +8,19 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import Node
 from torch.utils.hooks import RemovableHandle
+
+from ferero.training.leaves import leaves_of
 
 __all__ = ["stop_zeroing", "zero_gradients"]
 
 
 def zero_gradients(losses: Tensor) -> list[RemovableHandle]:
     """Let every gradient that arrives at a parameter behind the losses be 0, until the handles are removed."""
-    return [leaf.register_hook(torch.zeros_like) for leaf in _leaves(losses)]  # type: ignore[no-untyped-call]
+    return [leaf.register_hook(torch.zeros_like) for leaf in leaves_of(losses)]  # type: ignore[no-untyped-call]
 
 
 def stop_zeroing(handles: list[RemovableHandle]) -> None:
     """Let gradients through again."""
     while handles:
         handles.pop().remove()
-
-
-def _leaves(losses: Tensor) -> list[Tensor]:
-    seen: set[Node] = set()
-    found: list[Tensor] = []
-    waiting = [losses.grad_fn]
-    while waiting:
-        node = waiting.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            found.append(node.variable)
-        waiting += [parent for parent, _ in node.next_functions]
-    return found

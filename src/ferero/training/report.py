@@ -10,10 +10,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ferero.methods import windows
 from ferero.methods.base import Diagnosing, Diagnosis, Method
 from ferero.methods.rows import Rows, rows_of
 from ferero.preference import Preference
+from ferero.training import windows
 from ferero.training.record import Record, batch_noise, standard_error, swing
 
 __all__ = ["ConstraintReport", "Report", "Status", "diagnosis_of", "judge_losses", "make_report", "metrics_of"]

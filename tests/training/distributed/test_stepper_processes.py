@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 import torch
+from tests.training.distributed.ranks import of_two_ranks
 from torch import distributed, nn
 from torch.distributed.fsdp import fully_shard
-from torch.multiprocessing.spawn import start_processes
 from torch.nn.parallel import DistributedDataParallel
 
 import ferero
@@ -112,20 +111,9 @@ def work(rank, folder, cases):
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("ranks"))
     cases = CASES | {name: case for name, (case, _) in REFUSED.items()}
     cases |= {f"{name}, norm": CASES[name] | {"norm": True} for name in ("realized", "gramian")}
-    started = start_processes(work, (folder, cases), 2, join=False)
-    deadline = time.monotonic() + 150
-    try:
-        while not started.join(timeout=1.0):
-            assert time.monotonic() < deadline, "one process waits for another"
-    finally:
-        for process in started.processes:
-            if process.is_alive():
-                process.kill()
-            process.join()
-    return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(2)]
+    return of_two_ranks(work, tmp_path_factory.mktemp("ranks"), cases)
 
 
 def apart(one, other):

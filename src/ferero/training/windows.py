@@ -1,10 +1,8 @@
-"""A running level of noisy numbers over the window that would have predicted them best.
+"""A running level of noisy numbers over the window that would have predicted them best, for the record.
 
-Smoothing a fed-back value trades noise against lag, and lag destabilises: on a concave front a window of 50 steps makes
-a controller swing by tens of degrees. So no window is fixed. Levels over windows of 1, 2, 4, ... run side by side, each
-is asked to predict the next value, and the one with the smallest mean square error is believed. Noise without drift
-selects a long window; drift, and every swing that lag brings about, selects a short one; a value that alternates from
-step to step, which is how too large a gain shows itself, a long one again, which lowers the gain at that frequency.
+No window is right for all: over a long one a level lags behind what still moves, over a short one it is as noisy as a
+single value. Levels over windows of 1, 2, 4, ... run side by side, each is asked to predict the next value, and the one
+with the smallest mean square error is believed. Noise without drift selects a long window, drift a short one.
 """
 
 from __future__ import annotations

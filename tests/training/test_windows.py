@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from ferero.methods import windows
+from ferero.training import windows
 
 STEPS, SERIES = 400, 50
 
