@@ -26,7 +26,7 @@ def wish(text, *names):
 
 
 def test_the_integral_part_of_a_bound_by_hand():
-    """Constant losses, so l = e: u moves by k_I h max(near, 1 - |e|) e, in [-10, 14]; h is 1 to 10, or 0.3."""
+    """Constant losses, so l = e: u moves by k_I h e, |e| <= near, in [-10, 14]; h is 1 to 10, or 0.3 of 1 to 10."""
     quick = FereroPI(integral=0.06, patience=10.0)
     a = tensor([0.0, 0.1, 0.3, 0.49, 0.505, 0.6, 1.0, 4.0])
     losses = torch.stack([a, torch.ones_like(a)], dim=-1).expand(250, len(a), 2)
@@ -36,8 +36,9 @@ def test_the_integral_part_of_a_bound_by_hand():
     state = quick.init(preference)
     for t, values in enumerate(losses):
         age = torch.where((e.abs() >= 0.01) & torch.tensor(t > 0), age + 1, 0.0)
-        pace = torch.where(e < 0, quick.release, (age / quick.patience).clamp(1, 10))
-        u = (u + quick.integral * pace * (1 - e.abs()).clamp(min=quick.near) * e).clamp(-10, 14)
+        pace = (age / quick.patience).clamp(1, 10)
+        pace = torch.where(e < 0, quick.release * torch.where(u + quick.proportional * e > 0, pace, 1.0), pace)
+        u = (u + quick.integral * pace * e.clamp(-quick.near, quick.near)).clamp(-10, 14)
         _, state = quick.update(preference, Observation(values), state)
         torch.testing.assert_close(state.logits[:, 0], u, rtol=1e-9, atol=1e-9)
     assert float(u.amax()) == 14.0
@@ -69,18 +70,6 @@ def test_what_is_hopeless_stays_within_bounds_and_is_told(wound_up):
     assert PI.diagnose(preference, state).saturated.tolist() == [True]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("later", "steps"), [(0.0, 5500), (0.2, 7000)])
-def test_what_is_wound_up_lets_go(wound_up, later, steps):
-    """From 14 to 0, the value that it starts with: at most 0.0027 at a step, so no less than 5,185 steps."""
-    preference, _, state = wound_up
-    taken = 0
-    while float(state.logits) > 0 and taken < steps:
-        _, state = PI.update(preference, Observation([later, 1.0]), state)
-        taken += 1
-    assert 5185 <= taken < steps
-
-
 def test_a_margin_keeps_that_many_standard_errors_below_the_bound():
     """The mean of a, over runs with noise of a tenth; the standard error is that of a window of 32: s / sqrt(63)."""
     f, margins, level, noise = ferero.objectives("a", "b"), (0.0, 2.0, 4.0), 0.6, 0.1
@@ -99,17 +88,17 @@ def test_a_margin_keeps_that_many_standard_errors_below_the_bound():
 
 
 def entropic(e, k_P, k_I):
-    """``log lam += gamma (c e (1 - |e|) + (e_t - e_(t-1)))`` from lam = 1 and e = 0, gamma = k_P and c = k_I / k_P."""
+    """``log lam += gamma (c e + (e_t - e_(t-1)))`` from lam = 1 and e = 0, gamma = k_P and c = k_I / k_P."""
     found, log_lam, before = [], 0.0, 0.0
     for now in e:
-        log_lam += k_P * (k_I / k_P * now * (1 - abs(now)) + (now - before))
+        log_lam += k_P * (k_I / k_P * now + (now - before))
         found.append(log_lam)
         before = now
     return np.array(found)
 
 
-FALLING = 0.5 * (1 + 0.25 * np.exp(-np.arange(90) / 20))
-RISING = 0.5 * (1 - 0.25 * np.exp(-np.arange(90) / 20))
+FALLING = 0.5 * (1 + 0.19 * np.exp(-np.arange(90) / 20))
+RISING = 0.5 * (1 - 0.19 * np.exp(-np.arange(90) / 20))
 
 
 def followed(preference, losses):
@@ -128,13 +117,13 @@ def beside(a, b):
 
 @pytest.mark.parametrize(("a", "pace"), [(FALLING, 1.0), (RISING, PI.release)])
 def test_a_bound_is_the_single_loop_with_realised_slopes(a, pace):
-    """Small violations that move one way only: ``log lam(T) = k_I sum e (1 - |e|) + k_P e_T``, telescoped."""
+    """Small violations that move one way only: ``log lam(T) = k_I sum e + k_P e_T``, telescoped."""
     multipliers, _, sizes, units = followed(wish("a <= 0.5; minimize b"), beside(a, 1.0))
     e = (a - 0.5) / sizes[:, 1]
     wanted = entropic(e, K_P, K_I * pace)
     found = np.log(multipliers[:, 1] / multipliers[:, 0] * units[:, 1])
     assert np.allclose(found, wanted, rtol=0, atol=1e-9)
-    assert np.allclose(wanted, K_I * pace * np.cumsum(e * (1 - abs(e))) + K_P * e, rtol=0, atol=1e-12)
+    assert np.allclose(wanted, K_I * pace * np.cumsum(e) + K_P * e, rtol=0, atol=1e-12)
     assert np.ptp(wanted) > 0.5
 
 

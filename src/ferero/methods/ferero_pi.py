@@ -21,7 +21,7 @@ _FIRST = 3  # values whose median counts as one: a single one may be an outlier
 _SMALLEST_RATE = 1 / 128  # of the smoothing
 _NOISE_MEMORY = 50.0  # steps over which the variance of surprises is averaged
 _MARGIN_WINDOW = 32.0  # values whose standard error a margin counts in
-_FALLS = 0.9  # a violation below this share of what it was is on its way
+_FALLS = 0.98  # a violation below this share of what it was is on its way
 _VISIBLE = 0.01  # relative violation below which there is no hurry
 _HURRY = 10.0  # the most that patience multiplies the integral gain by
 _EVEN = 2.0  # what multiplies that of equalities, which have no side to be let go on
@@ -54,7 +54,7 @@ class FereroPIState:
         variance: Running mean of its square, (..., c).
         rate: Logarithm of the smoothing rate, (..., c).
         anchor: The level from which on patience is counted, (..., c).
-        age: Steps since the violation last changed sides or fell by a tenth, (..., c).
+        age: Steps since the violation last changed sides or fell by a fiftieth, (..., c).
         logits: The integral parts of the logits, (..., c).
         weights: The last weights, (..., m).
     """
@@ -98,7 +98,7 @@ class FereroPI:
 
         e   = (P - N) / q                  q the running size of the larger side; e is kept within [-1, 1]
         l  <- l + a (e - l)                the smoothing rate a grows while successive surprises agree
-        u  <- u + k_I h (1 - |l|) e        h = 1, or release where l < 0; grows while |l| does not fall by itself
+        u  <- u + k_I h e                  e within [-near, near]; h = 1, release where l < 0; grows while l stays
         lam = exp(u + k_P l) / q*          k_P from steady, under noise, to proportional, where values are exact
         w   = w_o / s* + B^T lam           w_o the objective; q* and s* are the largest sizes so far: units, no more
 
@@ -123,7 +123,7 @@ class FereroPI:
         release: How much more slowly a constraint that holds is let go.
         patience: Steps after which a violation that does not fall is pursued faster, and a constraint that holds and
             still outweighs the objective is let go faster.
-        near: The least share of k_I that is left far from the constraint, where ``1 - |l|`` is small.
+        near: The largest relative violation that moves the logit; one that is larger only says that it is far.
         adaptation: By how much a full agreement of successive surprises moves the logarithm of a.
         memory: Steps over which the sizes of the sides are averaged.
 
@@ -142,7 +142,7 @@ class FereroPI:
     integral: float = 0.03
     release: float = 0.3
     patience: float = 50.0
-    near: float = 0.3
+    near: float = 0.2
     adaptation: float = 0.1
     memory: float = 100.0
 
@@ -210,15 +210,16 @@ class FereroPI:
         return Decision(in_dtype_of(weights, losses), multipliers), new
 
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
-        """Which constraints are violated without getting nearer, although they have all the weight there is."""
+        """Which constraints are violated although they have all the weight there is, one of them not getting nearer."""
         wanted = _wanted(preference, state.logits.device, state.logits.dtype)
         is_stuck = state.age >= self.patience
         logits = state.logits + self._gain(state.rate) * state.level
         m_g = wanted.rows.m_g
         lam = logits[..., :m_g].exp() * wanted.rows.real[..., :m_g]
-        stuck = is_stuck[..., :m_g] & (state.level[..., :m_g] > 0) & wanted.rows.is_real[..., :m_g]
-        share = (lam * stuck).sum(dim=-1, keepdim=True) / (1 + lam.sum(dim=-1, keepdim=True))
-        found = [stuck & (share >= _ALL)]
+        violated = (state.level[..., :m_g] > 0) & wanted.rows.is_real[..., :m_g]
+        share = (lam * violated).sum(dim=-1, keepdim=True) / (1 + lam.sum(dim=-1, keepdim=True))
+        some_stuck = (violated & is_stuck[..., :m_g]).any(dim=-1, keepdim=True)
+        found = [violated & some_stuck & (share >= _ALL)]
         if wanted.equalities is not None:
             own, named = logits[..., m_g:], wanted.equalities.named > 0
             stuck = is_stuck[..., m_g:] & named
@@ -288,7 +289,7 @@ class FereroPI:
         if wanted.is_inequality is not None:
             pace = torch.where(wanted.is_inequality, pace, _EVEN)
             seen_by_gain = torch.where(wanted.is_inequality, level, e)
-        step = self.integral * pace * (1 - size).clamp(min=self.near) * e
+        step = self.integral * pace * e.clamp(-self.near, self.near)
         logits = (old.logits + step * arrived).clamp(_LOWEST, _HIGHEST)
         surprise = torch.where(arrived > 0, surprise, old.surprise)
         new = replace(
