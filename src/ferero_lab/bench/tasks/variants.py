@@ -36,7 +36,7 @@ def make_variants() -> dict[str, ferero.FereroPI]:
         "no hurry": ("patience", 1e9),
         "one gain, whatever the noise": ("steady", values.get("proportional", 1.0)),
         "no smoothing": ("adaptation", 1e-9),
-        "no slowing far away": ("near", 1.0),
+        "no limit far away": ("near", 1.0),
     }
     return found | {
         f"{title}: {name} {value:g}": replace(usual, **{name: value})
