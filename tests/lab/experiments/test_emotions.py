@@ -214,7 +214,8 @@ def test_true_data_that_are_damaged_are_refused_before_anything_is_trained(tmp_p
 
 @pytest.mark.slow
 @pytest.mark.xfail(
-    reason="six losses in the quick run's few steps: a bar is missed since the controller is new", strict=False
+    reason="560 steps in which six losses fall to nearly 0: the median is 11.8 degrees off, where 4 are allowed, since "
+    "the integral part of rays is slow (6.7 degrees with three times of it)"
 )
 def test_rays_of_the_stand_in_are_met_far_better_than_by_fixed_weights(tmp_path: Path) -> None:
     settings = Settings("quick", only=("rays",), methods=("ls", "ferero"))

@@ -231,7 +231,7 @@ class Ensemble:
                 stacklevel=4,
             )
             self._compiled_slopes = self._forward_slopes
-            failed = [error]
+            failed: list[Exception] = [error]
         _free(failed)
         return self._forward_slopes(batch, gradients)
 
@@ -269,7 +269,7 @@ class Ensemble:
         self.steering.load_state_dict(state["steering"])
 
 
-def _free(failed: list[RuntimeError]) -> None:
+def _free(failed: list[Exception]) -> None:
     """Free the frames of a compilation that failed, and keep the dispatch state as it is.
 
     Some of them hold torch's transforms open, and closing these resets that state: left to the garbage collector, they
