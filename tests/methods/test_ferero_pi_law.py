@@ -36,8 +36,8 @@ def test_the_integral_part_of_a_bound_by_hand():
     state = quick.init(preference)
     for t, values in enumerate(losses):
         age = torch.where((e.abs() >= 0.01) & torch.tensor(t > 0), age + 1, 0.0)
-        pace = (age / quick.patience).clamp(1, 10)
-        pace = torch.where(e < 0, quick.release * torch.where(u + quick.proportional * e > 0, pace, 1.0), pace)
+        speed = 1 - (1 - quick.release) * (e < 0).double()
+        pace = speed * torch.where(u + quick.proportional * e > 0, (speed * age / quick.patience).clamp(1, 10), 1.0)
         u = (u + quick.integral * pace * e.clamp(-quick.near, quick.near)).clamp(-10, 14)
         _, state = quick.update(preference, Observation(values), state)
         torch.testing.assert_close(state.logits[:, 0], u, rtol=1e-9, atol=1e-9)
@@ -71,14 +71,14 @@ def test_what_is_hopeless_stays_within_bounds_and_is_told(wound_up):
 
 
 def test_a_margin_keeps_that_many_standard_errors_below_the_bound():
-    """The mean of a, over runs with noise of a tenth; the standard error is that of a window of 32: s / sqrt(63)."""
+    """The mean of a, over runs with noise of a tenth that have come to rest; the standard error is that of a window of 32: s / sqrt(63)."""
     f, margins, level, noise = ferero.objectives("a", "b"), (0.0, 2.0, 4.0), 0.6, 0.1
     rows = [f.a <= level, *((f.a <= level).with_margin(z) for z in margins[1:])]
     stack = Preference.stack([ferero.Preference(f, [row], minimize=f.b) for row in rows])
-    jitter = 1 + noise * normal(1000, 12, 3, 2, seed=2)
+    jitter = 1 + noise * normal(2000, 12, 3, 2, seed=2)
     start = (0.1 * normal(20, seed=1)).expand(12, 3, 20)
-    run = closed_loop(stack, quadratic, start, 0.05, 1000, see=lambda t, F: F * jitter[t])
-    below = (1 - run.losses[400:, ..., 0].mean(dim=(0, 1)) / level) / (noise / 63**0.5)
+    run = closed_loop(stack, quadratic, start, 0.05, 2000, see=lambda t, F: F * jitter[t])
+    below = (1 - run.losses[1200:, ..., 0].mean(dim=(0, 1)) / level) / (noise / 63**0.5)
     assert 0 < float(below[0]) < 2  # what the slow release leaves by itself
     for z, found in zip(margins[1:], (below - below[0])[1:].tolist(), strict=True):
         assert 0.6 * z < found < 1.5 * z
@@ -179,13 +179,13 @@ def test_bounds_that_hold_from_the_start_leave_the_objective_alone():
 
 
 @pytest.mark.parametrize("text", ["a <= 0.1; b <= 0.1; c <= 0.1; minimize d", "a == 0.1; b <= 0.1; minimize c + d"])
-def test_weights_sum_to_those_of_the_plain_sum_at_most(text):
+def test_weights_sum_to_twice_those_of_the_plain_sum_at_most(text):
     """Out of reach; sizes are those of constant losses, and differ widely."""
     preference = wish(text, "a", "b", "c", "d")
     weights = weights_of(feed(preference, tensor([1.0, 2.0, 0.01, 100.0]).expand(600, 4))[0])
     total = weights.abs().sum(dim=-1)
     plain = float(preference.A.abs().sum())
-    assert float(total.amax()) == pytest.approx(4 * plain, rel=1e-9)
+    assert float(total.amax()) == pytest.approx(2 * 4 * plain, rel=1e-9)
     assert bool((total >= plain * (1 - 1e-9)).all())
 
 
@@ -194,12 +194,12 @@ def test_a_bound_that_was_overdone_is_let_go_faster_the_longer_it_holds():
     preference = wish("a <= 1; minimize b")
     _, state = feed(preference, tensor([1.2, 1.0]).expand(600, 2))
     logits = [float(state.logits)]
-    for _ in range(1200):
+    for _ in range(2500):
         _, state = feed(preference, tensor([[0.5, 1.0]]), state=state)
         logits.append(float(state.logits))
     steps = -np.diff(logits)
     assert logits[0] == pytest.approx(14.0)
-    assert steps[500] > 5 * steps[0]
+    assert steps[1000] > 5 * steps[0]
     assert steps[-1] == pytest.approx(steps[0], rel=0.3)
     assert logits[-1] > 0
 
