@@ -71,7 +71,7 @@ def test_what_is_hopeless_stays_within_bounds_and_is_told(wound_up):
 
 
 def test_a_margin_keeps_that_many_standard_errors_below_the_bound():
-    """The mean of a, over runs with noise of a tenth that have come to rest; the standard error is that of a window of 32: s / sqrt(63)."""
+    """The mean of a at rest, over runs with noise of a tenth; its standard error is that of 32 values: s / sqrt(63)."""
     f, margins, level, noise = ferero.objectives("a", "b"), (0.0, 2.0, 4.0), 0.6, 0.1
     rows = [f.a <= level, *((f.a <= level).with_margin(z) for z in margins[1:])]
     stack = Preference.stack([ferero.Preference(f, [row], minimize=f.b) for row in rows])
