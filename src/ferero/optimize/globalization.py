@@ -145,12 +145,13 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
         return
     shortfall = predicted - actual
     foot = 0.5 * predicted / np.where(shortfall > 0, shortfall, np.inf)
-    shrunk = np.where(runs.correcting, runs.retreat, length * np.clip(foot, 0.1, 0.5))
+    tried = np.where(length > 0, length, runs.radius)  # where losses cancel, rounding may leave no step at all
+    shrunk = np.where(runs.correcting, runs.retreat, tried * np.clip(foot, 0.1, 0.5))
     unseen = (np.abs(actual) <= runs.noise) & runs.is_blind()
     with np.errstate(invalid="ignore", over="ignore"):
         bend = change - (runs.jacobian @ proposal.step[:, :, None])[:, :, 0]
     correctable = ~accepted & runs.metric.is_scaled & ~runs.correcting & (fallen >= ACCEPTED_SHARE * proposal.expected)
-    rejected = np.where(correctable, runs.radius, np.where(unseen, GROWTH * length, shrunk))
+    rejected = np.where(correctable, runs.radius, np.where(unseen, GROWTH * tried, shrunk))
     runs.retreat = shrunk
     runs.radius = np.where(accepted, grown, rejected)
     runs.rejections = np.where(accepted, 0, runs.rejections + 1)
