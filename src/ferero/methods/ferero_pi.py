@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from ferero.errors import InputError
 from ferero.methods.base import Decision, Diagnosis, Observation, check_observation, in_dtype_of
@@ -99,9 +100,9 @@ class FereroPI:
 
         e   = (P - N) / q                  q the running size of the larger side; e is kept within [-1, 1]
         l  <- l + a (e - l)                the smoothing rate a grows while successive surprises agree
-        u  <- u + k_I h e                  e within [-near, near]; h = 1, release where l < 0; grows while l stays
-        lam = exp(u + k_P l) / q*          k_P from steady, under noise, to proportional, where values are exact
-        w   = w_o / s* + B^T lam           w_o the objective; q* and s* are the largest sizes so far: units, no more
+        u  <- u + k_I h e                  l in it up to near; h = 1, release where l < 0; grows while l stays
+        lam = exp(u + k_P l) / b           k_P from steady, under noise, to proportional, where values are exact
+        w   = w_o / s* + B^T lam           w_o the objective; the bound b and s*, its largest size so far, are units
 
     times one common factor: the weights of the objective part are those of plain training, or smaller where all weights
     together would exceed twice those of the plain sum. A loss that equalities name has a channel of its own, e its
@@ -121,10 +122,11 @@ class FereroPI:
         proportional: k_P where values carry no noise. Concave fronts need up to 4.
         steady: k_P where values are nothing but noise.
         integral: k_I, a step of the logit for a relative violation of 1.
-        release: How much more slowly a constraint that holds is let go.
+        release: How much more slowly a constraint that holds is let go, where values carry no noise, and
+        hold: where values are nothing but noise, which leaves a margin that grows with it.
         patience: Steps after which a violation that does not fall is pursued faster, and a constraint that holds and
             still outweighs the objective is let go faster.
-        near: The largest relative violation that moves the logit; one that is larger only says that it is far.
+        near: The largest level that moves the logit; one that is larger only says that it is far.
         adaptation: By how much a full agreement of successive surprises moves the logarithm of a.
         memory: Steps over which the sizes of the sides are averaged.
 
@@ -141,7 +143,8 @@ class FereroPI:
     proportional: float = 5.0
     steady: float = 1.0
     integral: float = 0.03
-    release: float = 0.3
+    release: float = 0.5
+    hold: float = 0.05
     patience: float = 50.0
     near: float = 0.2
     adaptation: float = 0.1
@@ -262,6 +265,7 @@ class FereroPI:
             found = torch.cat([sizes[..., : k + m_g], _log(wide)], dim=-1)
         is_new = arrived > 0
         known = torch.where(updates <= _FIRST, found, torch.maximum(old.units, found))
+        known = torch.where(wanted.has_bound > 0, wanted.bound, known)
         before, earlier = torch.where(is_new, value, old.before), torch.where(is_new, old.before, old.earlier)
         return now, violations.clamp(-1, 1), _Sized(sizes, torch.where(is_new, known, old.units), before, earlier)
 
@@ -284,14 +288,16 @@ class FereroPI:
         anchor = torch.where(stays, old.anchor, level)
 
         gain = self._gain(rate)
-        speed = 1 - (1 - self.release) * (level < 0).to(e.dtype)  # of the logit, and of the clock patience goes by
+        release = _between(self.hold, self.release, rate)
+        speed = torch.where(level < 0, release, 1.0)  # of the logit, and of the clock that patience goes by
         hurries = (level > 0) | (old.logits + gain * level > 0)
         pace = speed * torch.where(hurries, (speed * age / self.patience).clamp(1.0, _HURRY), 1.0)
-        seen_by_gain = level
+        counted, seen_by_gain = level.clamp(max=self.near), level
         if wanted.is_inequality is not None:
             pace = torch.where(wanted.is_inequality, pace, _EVEN)
+            counted = torch.where(wanted.is_inequality, counted, counted.clamp(min=-self.near))
             seen_by_gain = torch.where(wanted.is_inequality, level, e)
-        step = self.integral * pace * e.clamp(-self.near, self.near)
+        step = self.integral * pace * (counted + (e - level))  # what is noise is not cut off, lest its mean be biased
         logits = (old.logits + step * arrived).clamp(_LOWEST, _HIGHEST)
         surprise = torch.where(arrived > 0, surprise, old.surprise)
         new = replace(
@@ -300,8 +306,13 @@ class FereroPI:
         return new, logits + gain * seen_by_gain
 
     def _gain(self, rate: Tensor) -> Tensor:
-        """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
-        return self.steady + (self.proportional - self.steady) * (rate / 2).exp()
+        """k_P."""
+        return _between(self.steady, self.proportional, rate)
+
+
+def _between(noisy: float, exact: float, rate: Tensor) -> Tensor:
+    """From what suits pure noise to what suits exact values, as the square root of the smoothing rate."""
+    return noisy + (exact - noisy) * (rate / 2).exp()
 
 
 class _Sized(NamedTuple):
@@ -414,6 +425,9 @@ class _Wanted:
         is_inequality: Channels that have two different sides, (c,), bool; None where all have.
         ray: The losses' proportions on a ray from the origin, 1 elsewhere, (..., m), and
         is_ray: whether there is one, (..., 1), bool; None where nowhere.
+        bound: Logarithms of the bounds of inequalities that have nothing else on that side, as in ``F <= b`` and
+            ``F >= b``, (..., k + c), and
+        has_bound: 1 for these, (..., k + c).
         scale: What the absolute weights of the objective part sum to, (..., 1).
         orders: Rows of A that are no padding, (..., k).
     """
@@ -424,6 +438,8 @@ class _Wanted:
     is_inequality: Tensor | None
     ray: Tensor
     is_ray: Tensor | None
+    bound: Tensor
+    has_bound: Tensor
     scale: Tensor
     orders: Tensor
 
@@ -525,6 +541,7 @@ def _wanted(preference: Preference, device: torch.device, dtype: torch.dtype) ->
     if not preference.members:
         ray, is_ray = ray[0], is_ray[0]
     scale = p.A.abs().sum(dim=(-2, -1)) / orders.sum(dim=-1)
+    bound, has_bound = _bounds(p)
     return _Wanted(
         rows,
         equalities,
@@ -532,9 +549,18 @@ def _wanted(preference: Preference, device: torch.device, dtype: torch.dtype) ->
         is_inequality,
         ray,
         is_ray if bool(is_ray.any()) else None,
+        bound,
+        has_bound,
         scale[..., None],
         orders,
     )
+
+
+def _bounds(p: Preference) -> tuple[Tensor, Tensor]:
+    """What stands alone on its side of an inequality, as a unit: `_Wanted.bound` and `_Wanted.has_bound`."""
+    is_alone = ((p.B_g * p.b_g[..., None] <= 0).all(dim=-1) & (p.b_g != 0)).to(p.A.dtype)
+    around = p.A.shape[-2], p.m if p.m_h else 0  # rows of the order, and channels of losses
+    return pad(_log(p.b_g) * is_alone, around), pad(is_alone, around)
 
 
 def _multiplies(preference: Preference) -> bool:
