@@ -122,8 +122,8 @@ class FereroPI:
         proportional: k_P where values carry no noise. Concave fronts need up to 4.
         steady: k_P where values are nothing but noise.
         integral: k_I, a step of the logit for a relative violation of 1.
-        release: How much more slowly a constraint that holds is let go, where values carry no noise, and
-        hold: where values are nothing but noise, which leaves a margin that grows with it.
+        release: How much more slowly a constraint that holds is let go, and
+        hold: the same where it holds by less than the noise of single values, which leaves a margin of that order.
         patience: Steps after which a violation that does not fall is pursued faster, and a constraint that holds and
             still outweighs the objective is let go faster.
         near: The largest level that moves the logit; one that is larger only says that it is far.
@@ -288,7 +288,7 @@ class FereroPI:
         anchor = torch.where(stays, old.anchor, level)
 
         gain = self._gain(rate)
-        release = _between(self.hold, self.release, rate)
+        release = self.hold + (self.release - self.hold) * _signal(level, variance * (1 - rate.exp()))
         speed = torch.where(level < 0, release, 1.0)  # of the logit, and of the clock that patience goes by
         hurries = (level > 0) | (old.logits + gain * level > 0)
         pace = speed * torch.where(hurries, (speed * age / self.patience).clamp(1.0, _HURRY), 1.0)
@@ -306,13 +306,14 @@ class FereroPI:
         return new, logits + gain * seen_by_gain
 
     def _gain(self, rate: Tensor) -> Tensor:
-        """k_P."""
-        return _between(self.steady, self.proportional, rate)
+        """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
+        return self.steady + (self.proportional - self.steady) * (rate / 2).exp()
 
 
-def _between(noisy: float, exact: float, rate: Tensor) -> Tensor:
-    """From what suits pure noise to what suits exact values, as the square root of the smoothing rate."""
-    return noisy + (exact - noisy) * (rate / 2).exp()
+def _signal(level: Tensor, noise: Tensor) -> Tensor:
+    """The share of the level in the squares of level and noise, a variance; 1 without noise."""
+    square = level.square()
+    return torch.where(noise > 0, square / (square + noise).clamp(min=torch.finfo(level.dtype).tiny), 1.0)
 
 
 class _Sized(NamedTuple):
