@@ -204,9 +204,21 @@ def assert_alike(printed: str, shown: str, *, words: bool) -> None:
             for text in (printed, shown)
         )
         assert shown
+    (printed, counts), (shown, counts_there) = map(without_evaluations, (printed, shown))
+    assert len(counts) == len(counts_there)
+    assert np.median(counts or [0]) == pytest.approx(np.median(counts_there or [0]), rel=0.2)
     assert re.sub(rf"{NUMBER}|\s+", "", printed) == re.sub(rf"{NUMBER}|\s+", "", shown)
     here, there = ([float(x) for x in re.findall(NUMBER, text)] for text in (printed, shown))
     assert here == pytest.approx(there, rel=0.2, abs=0.03)
+
+
+def without_evaluations(text: str) -> tuple[str, list[int]]:
+    """A table of a front without its last column, and that column: one of them may take 300 for 70 on a processor that
+    rounds otherwise, and arrives all the same.
+    """  # noqa: D205
+    column = r"(?<= deg)\s+(\d+)$"
+    found = re.findall(column, text, flags=re.MULTILINE)
+    return re.sub(column, "", text, flags=re.MULTILINE), list(map(int, found))
 
 
 def test_the_page_is_right_about_jumps(gallery: ModuleType, page: str) -> None:

@@ -207,7 +207,9 @@ def test_a_margin_keeps_noisy_training_clear_of_its_bound(pictures: ModuleType) 
     (constraint,) = wish.constraints
     careless, _ = pictures.steered(ferero.Preference(pictures.f, [constraint.with_margin(0)]), 1500)
     careful, report = pictures.steered(wish, 1500)
-    assert careful[:, 1].mean() < 0.27 < careless[:, 1].mean() < 0.33
+    assert careful[:, 1].mean() + 0.04 < careless[:, 1].mean() < 0.33
+    assert careful[:, 1].mean() < 0.27
+    assert careless[:, 1].mean() > 0.25
     assert careful[:, 0].mean() > careless[:, 0].mean()
     assert report.status in ("met", "met_within_noise")
 
@@ -253,7 +255,7 @@ def test_the_start_page_shows_what_is_printed() -> None:
     for here, there in zip(result.splitlines(), found, strict=True):
         if not here.startswith(("  stationarity", "  90 steps")):  # these depend on the last digits
             assert here == there
-    status = next(line for line in printed if "after 600 steps" in line)
+    status = next(line for line in printed if "after 1000 steps" in line)
     assert status.splitlines()[0] == report.splitlines()[0]
     assert status.splitlines()[2].split() == report.splitlines()[2].split()
     assert status.splitlines()[1].split()[:2] == report.splitlines()[1].split()[:2] == ["losses:", "big"]
