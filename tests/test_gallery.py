@@ -215,7 +215,7 @@ def assert_alike(printed: str, shown: str, *, words: bool) -> None:
 def without_evaluations(text: str) -> tuple[str, list[int]]:
     """A table of a front without its last column, and that column: one of them may take 300 for 70 on a processor that
     rounds otherwise, and arrives all the same.
-    """  # noqa: D205
+    """
     column = r"(?<= deg)\s+(\d+)$"
     found = re.findall(column, text, flags=re.MULTILINE)
     return re.sub(column, "", text, flags=re.MULTILINE), list(map(int, found))
