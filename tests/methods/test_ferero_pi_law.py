@@ -26,7 +26,7 @@ def wish(text, *names):
 
 
 def test_the_integral_part_of_a_bound_by_hand():
-    """Constant losses, so l = e: u moves by k_I h e, e <= near, in [-10, 14]; h is 1 to 10, or half of 1 to 10."""
+    """Constant losses, so l = e: u moves by k_I h e, |e| <= near, in [-10, 14]; h is 1 to 10, or 0.3 of 1 to 10."""
     quick = FereroPI(integral=0.06, patience=10.0)
     a = tensor([0.0, 0.1, 0.3, 0.49, 0.505, 0.6, 1.0, 4.0])
     losses = torch.stack([a, torch.ones_like(a)], dim=-1).expand(250, len(a), 2)
@@ -38,7 +38,7 @@ def test_the_integral_part_of_a_bound_by_hand():
         age = torch.where((e.abs() >= 0.01) & torch.tensor(t > 0), age + 1, 0.0)
         speed = 1 - (1 - quick.release) * (e < 0).double()
         pace = speed * torch.where(u + quick.proportional * e > 0, (speed * age / quick.patience).clamp(1, 10), 1.0)
-        u = (u + quick.integral * pace * e.clamp(max=quick.near)).clamp(-10, 14)
+        u = (u + quick.integral * pace * e.clamp(-quick.near, quick.near)).clamp(-10, 14)
         _, state = quick.update(preference, Observation(values), state)
         torch.testing.assert_close(state.logits[:, 0], u, rtol=1e-9, atol=1e-9)
     assert float(u.amax()) == 14.0

@@ -100,12 +100,13 @@ class FereroPI:
 
         e   = (P - N) / q                  q the running size of the larger side; e is kept within [-1, 1]
         l  <- l + a (e - l)                the smoothing rate a grows while successive surprises agree
-        u  <- u + k_I h e                  l in it up to near; h = 1, release where l < 0; grows while l stays
-        lam = exp(u + k_P l) / b           k_P from steady, under noise, to proportional, where values are exact
-        w   = w_o / s* + B^T lam           w_o the objective; the bound b and s*, its largest size so far, are units
+        u  <- u + k_I h e                  l in it within [-near, near]; h = 1, release where l < 0; grows while l stays
+        lam = exp(u + k_P l) / q*          k_P from steady, under noise, to proportional, where values are exact
+        w   = w_o / s* + B^T lam           w_o the objective; q* and s* are units: the largest sizes so far
 
     times one common factor: the weights of the objective part are those of plain training, or smaller where all weights
-    together would exceed twice those of the plain sum. A loss that equalities name has a channel of its own, e its
+    together would exceed twice those of the plain sum. The q* of several bounds are their geometric mean, shared out in
+    the proportions of the bounds. A loss that equalities name has a channel of its own, e its
     relative displacement from the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``, l = e and h = 2. Where
     every loss is minimised its logit multiplies its weight, ``w_i exp(u_i + k_P e_i)``: a ray is met by positive
     weights, and one turns negative only after it has vanished. Where an expression is minimised,
@@ -122,8 +123,8 @@ class FereroPI:
         proportional: k_P where values carry no noise. Concave fronts need up to 4.
         steady: k_P where values are nothing but noise.
         integral: k_I, a step of the logit for a relative violation of 1.
-        release: How much more slowly a constraint that holds is let go, and
-        hold: the same where it holds by less than the noise of single values, which leaves a margin of that order.
+        release: How much more slowly a constraint that holds is let go where values carry no noise, and
+        hold: where they are nothing but noise, which leaves a margin that grows with it.
         patience: Steps after which a violation that does not fall is pursued faster, and a constraint that holds and
             still outweighs the objective is let go faster.
         near: The largest level that moves the logit; one that is larger only says that it is far.
@@ -143,8 +144,8 @@ class FereroPI:
     proportional: float = 5.0
     steady: float = 1.0
     integral: float = 0.03
-    release: float = 0.5
-    hold: float = 0.05
+    release: float = 0.3
+    hold: float = 0.1
     patience: float = 50.0
     near: float = 0.2
     adaptation: float = 0.1
@@ -204,7 +205,7 @@ class FereroPI:
         updates = old.updates + arrived
         now, violations, sized = self._look(wanted, latest, old, complete, arrived, updates)
         moved, logits = self._move(wanted, violations, old, arrived, updates)
-        weights, multipliers = _weigh(wanted, now, _guessed(sized.units, updates), logits)
+        weights, multipliers = _weigh(wanted, now, _guessed(_alike(wanted, sized.units, updates), updates), logits)
         if present is not None:
             weights = torch.where(present | (old.seen == 0), weights, old.weights)
         new = replace(
@@ -265,7 +266,6 @@ class FereroPI:
             found = torch.cat([sizes[..., : k + m_g], _log(wide)], dim=-1)
         is_new = arrived > 0
         known = torch.where(updates <= _FIRST, found, torch.maximum(old.units, found))
-        known = torch.where(wanted.has_bound > 0, wanted.bound, known)
         before, earlier = torch.where(is_new, value, old.before), torch.where(is_new, old.before, old.earlier)
         return now, violations.clamp(-1, 1), _Sized(sizes, torch.where(is_new, known, old.units), before, earlier)
 
@@ -288,16 +288,16 @@ class FereroPI:
         anchor = torch.where(stays, old.anchor, level)
 
         gain = self._gain(rate)
-        release = self.hold + (self.release - self.hold) * _signal(level, variance * (1 - rate.exp()))
+        release = _between(self.hold, self.release, rate)
         speed = torch.where(level < 0, release, 1.0)  # of the logit, and of the clock that patience goes by
         hurries = (level > 0) | (old.logits + gain * level > 0)
         pace = speed * torch.where(hurries, (speed * age / self.patience).clamp(1.0, _HURRY), 1.0)
-        counted, seen_by_gain = level.clamp(max=self.near), level
+        seen_by_gain = level
         if wanted.is_inequality is not None:
             pace = torch.where(wanted.is_inequality, pace, _EVEN)
-            counted = torch.where(wanted.is_inequality, counted, counted.clamp(min=-self.near))
             seen_by_gain = torch.where(wanted.is_inequality, level, e)
-        step = self.integral * pace * (counted + (e - level))  # what is noise is not cut off, lest its mean be biased
+        noise = e - level  # is not cut off, lest the mean be biased
+        step = self.integral * pace * (level.clamp(-self.near, self.near) + noise)
         logits = (old.logits + step * arrived).clamp(_LOWEST, _HIGHEST)
         surprise = torch.where(arrived > 0, surprise, old.surprise)
         new = replace(
@@ -306,14 +306,13 @@ class FereroPI:
         return new, logits + gain * seen_by_gain
 
     def _gain(self, rate: Tensor) -> Tensor:
-        """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
-        return self.steady + (self.proportional - self.steady) * (rate / 2).exp()
+        """k_P."""
+        return _between(self.steady, self.proportional, rate)
 
 
-def _signal(level: Tensor, noise: Tensor) -> Tensor:
-    """The share of the level in the squares of level and noise, a variance; 1 without noise."""
-    square = level.square()
-    return torch.where(noise > 0, square / (square + noise).clamp(min=torch.finfo(level.dtype).tiny), 1.0)
+def _between(noisy: float, exact: float, rate: Tensor) -> Tensor:
+    """From what suits pure noise to what suits exact values, as the square root of the smoothing rate."""
+    return noisy + (exact - noisy) * (rate / 2).exp()
 
 
 class _Sized(NamedTuple):
@@ -484,6 +483,13 @@ def _weigh(wanted: _Wanted, now: _Now, units: Tensor, logits: Tensor) -> tuple[T
     factor = wanted.scale / torch.maximum(plain, torch.maximum(together, least) / (_MOST * weights.shape[-1]))
     everything = torch.cat([lam_f, lam_g, lam_h], dim=-1) * factor
     return _bounded(weights * factor), _bounded(everything)
+
+
+def _alike(wanted: _Wanted, units: Tensor, updates: Tensor) -> Tensor:
+    """Logarithms of units (..., k + c), those of bounds in the proportions of the bounds, with the same mean."""
+    counts = wanted.has_bound * (updates > 0)
+    over = ((units - wanted.bound) * counts).sum(dim=-1, keepdim=True) / counts.sum(dim=-1, keepdim=True).clamp(min=1)
+    return torch.where(wanted.has_bound > 0, wanted.bound + over, units)
 
 
 def _guessed(units: Tensor, updates: Tensor) -> Tensor:
