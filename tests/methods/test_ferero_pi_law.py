@@ -55,6 +55,29 @@ def test_noise_is_smoothed_and_lowers_the_gain():
     assert float(state.rate) == 0.0
 
 
+def test_noise_is_not_cut_off():
+    """Skewed noise of mean 0 whose large values are far beyond `near`: the logits of an equality do not move on."""
+    noise = torch.where(normal(4000, 8) > 1, 1.0, 0.0)
+    noise = 0.6 * (noise - noise.mean(dim=0))
+    losses = torch.stack([1 + noise, torch.ones_like(noise)], dim=-1)
+    _, state = feed(wish("a == 1; minimize b"), losses)
+    largest_drift = K_I * 2 * float((noise[noise > 0] - PI.near).mean()) * 4000 * float((noise > 0).double().mean())
+    assert largest_drift > 5
+    assert float(state.logits[:, 0].abs().amax()) < 0.2 * largest_drift
+
+
+def test_bounds_share_their_sizes_in_the_proportions_of_the_bounds():
+    """Two bounds as wide apart from their losses as can be, of which one is written from below; a difference stays."""
+    preference = wish("a <= 0.01; b >= 100; a - b <= 3; minimize c", "a", "b", "c")
+    decisions, state = feed(preference, tensor([4.0, 25.0, 1.0]).expand(3, 3))
+    _, *lam = decisions[-1].multipliers.tolist()
+    gain = state.logits + PI.proportional * state.level
+    unit = (gain.exp() / tensor(lam) * decisions[-1].multipliers[0]).tolist()
+    assert unit[1] / unit[0] == pytest.approx(100 / 0.01)
+    assert unit[0] * unit[1] == pytest.approx(4.0 * 100)
+    assert unit[2] == pytest.approx(28.0)
+
+
 @pytest.fixture(scope="module")
 def wound_up():
     """2,000 steps of a = 5 where a <= 0.5 is wanted."""
