@@ -233,6 +233,7 @@ def bench(
         Path | None, typer.Option(help="tasks: a folder that keeps each cell; the same command then goes on.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="tasks: processes; as many as cores by default.")] = None,
+    first_seed: Annotated[bool, typer.Option("--first-seed", help="tasks: one seed of two, half the time.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Measures what is promised, beside what others do."""
@@ -241,12 +242,11 @@ def bench(
     with sentences(kept):
         from ferero_lab.report import to_json, write_file
 
-        options = {"rivals": rivals or None, "lines": lines, "jobs": jobs}
+        options = {"rivals": rivals or None, "lines": lines, "jobs": jobs, "first_seed": first_seed or None}
         given = {option: value for option, value in options.items() if value is not None}
         if given and name != "tasks":
-            raise InputError(
-                f"--{next(iter(given))}: only bench tasks has this option, found bench {name}; leave it out."
-            )
+            option = next(iter(given)).replace("_", "-")
+            raise InputError(f"--{option}: only bench tasks has this option, found bench {name}; leave it out.")
         module = _bench_module(name)
         columns = (
             TextColumn("{task.description}"),

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from ferero_lab.bench.measure import Row, result_of
-from ferero_lab.bench.tasks.cell import Cell, cells_of
+from ferero_lab.bench.tasks.cell import cells_of
 from ferero_lab.bench.tasks.extremes import BARS, EXTREMES, QUICK, Extreme, Kind, measure
-from ferero_lab.bench.tasks.figures import Key, Line
+from ferero_lab.bench.tasks.figures import Line, key_of
 from ferero_lab.bench.tasks.lines import add_lines, missing, of_kind, read_lines, work_on
 from ferero_lab.bench.tasks.record import read_rivals
-from ferero_lab.bench.tasks.registry import Half
+from ferero_lab.bench.tasks.registry import SEEDS, Half
 from ferero_lab.bench.tasks.summary import summarise, summarise_variants
 
 __all__ = ["QUICK_CELLS", "run"]
@@ -49,7 +49,13 @@ Progress = Callable[[str], Callable[[], None]]
 
 
 def run(
-    quick: bool, progress: Progress, *, rivals: bool = False, lines: Path | None = None, jobs: int | None = None
+    quick: bool,
+    progress: Progress,
+    *,
+    rivals: bool = False,
+    lines: Path | None = None,
+    jobs: int | None = None,
+    first_seed: bool = False,
 ) -> dict[str, Any]:
     """Measure everything.
 
@@ -59,12 +65,17 @@ def run(
         rivals: train the rivals of the reported half anew as well.
         lines: a folder that keeps each cell as it is done; what it holds already is not trained again.
         jobs: processes; as many as there are cores if None.
+        first_seed: only the first seed of the half.
 
     Returns:
         Plain data: rows with bars, the summary, the extremes, the variants there are, seconds, environment, date.
     """
     known = [] if lines is None else read_lines(lines)
-    cells = _quick_cells() if quick else cells_of(HALF)
+    cells = cells_of(HALF)
+    if quick or first_seed:
+        cells = {key: cell for key, cell in cells.items() if cell.seed == SEEDS[HALF][0]}
+    if quick:
+        cells = {key: cell for key, cell in cells.items() if key[1:3] in QUICK_CELLS}
     extremes = QUICK if quick else EXTREMES
     left = [*(missing(cells, known, "rivals") if rivals or quick else ()), *missing(cells, known, "ferero")]
     left += _missing_extremes(extremes, known)
@@ -74,7 +85,10 @@ def run(
         known += add_lines(
             done, None if lines is None else lines / "tasks.jsonl", progress(f"tasks, {len(left)} in all")
         )
-    return _result(quick, known, extremes, trained=rivals or quick) | {"seconds": {"all": time.perf_counter() - begin}}
+    known = [line for line in known if "ferero" not in line or key_of(line) in cells]
+    seeds = sorted({cell.seed for cell in cells.values()})
+    told = {"seeds": seeds, "seconds": {"all": time.perf_counter() - begin}}
+    return _result(quick, known, extremes, trained=rivals or quick) | told
 
 
 def _result(quick: bool, known: list[Line], wanted: tuple[Extreme, ...], trained: bool) -> dict[str, Any]:
@@ -87,12 +101,6 @@ def _result(quick: bool, known: list[Line], wanted: tuple[Extreme, ...], trained
         "extremes": extremes,
         "variants": summarise_variants(theirs, of_kind(known, "variants")),
     }
-
-
-def _quick_cells() -> dict[Key, Cell]:
-    every = cells_of(HALF)
-    first = min(cell.seed for cell in every.values())
-    return {key: cell for key, cell in every.items() if key[1:3] in QUICK_CELLS and cell.seed == first}
 
 
 def _missing_extremes(wanted: tuple[Extreme, ...], known: list[Line]) -> list[Callable[[], Line]]:
