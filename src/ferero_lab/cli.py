@@ -233,7 +233,7 @@ def bench(
         Path | None, typer.Option(help="tasks: a folder that keeps each cell; the same command then goes on.")
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="tasks: processes; as many as cores by default.")] = None,
-    first_seed: Annotated[bool, typer.Option("--first-seed", help="tasks: one seed of two, half the time.")] = False,
+    form: Annotated[list[str] | None, typer.Option(help="tasks: only this form, such as 'as it is'; repeat.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Measures what is promised, beside what others do."""
@@ -242,10 +242,10 @@ def bench(
     with sentences(kept):
         from ferero_lab.report import to_json, write_file
 
-        options = {"rivals": rivals or None, "lines": lines, "jobs": jobs, "first_seed": first_seed or None}
+        options = {"rivals": rivals or None, "lines": lines, "jobs": jobs, "forms": form or None}
         given = {option: value for option, value in options.items() if value is not None}
         if given and name != "tasks":
-            option = next(iter(given)).replace("_", "-")
+            option = next(iter(given)).removesuffix("s") if form else next(iter(given))
             raise InputError(f"--{option}: only bench tasks has this option, found bench {name}; leave it out.")
         module = _bench_module(name)
         columns = (

@@ -123,8 +123,7 @@ class FereroPI:
         proportional: k_P where values carry no noise. Concave fronts need up to 4.
         steady: k_P where values are nothing but noise.
         integral: k_I, a step of the logit for a relative violation of 1.
-        release: How much more slowly a constraint that holds is let go where values carry no noise, and
-        hold: where they are nothing but noise, which leaves a margin that grows with it.
+        release: How much more slowly a constraint that holds is let go, which leaves a margin under noise.
         patience: Steps after which a violation that does not fall is pursued faster, and a constraint that holds and
             still outweighs the objective is let go faster.
         near: The largest level that moves the logit; one that is larger only says that it is far.
@@ -145,7 +144,6 @@ class FereroPI:
     steady: float = 1.0
     integral: float = 0.03
     release: float = 0.3
-    hold: float = 0.1
     patience: float = 50.0
     near: float = 0.2
     adaptation: float = 0.1
@@ -288,8 +286,7 @@ class FereroPI:
         anchor = torch.where(stays, old.anchor, level)
 
         gain = self._gain(rate)
-        release = _between(self.hold, self.release, rate)
-        speed = torch.where(level < 0, release, 1.0)  # of the logit, and of the clock that patience goes by
+        speed = 1 - (1 - self.release) * (level < 0).to(e.dtype)  # of the logit, and of the clock that patience goes by
         hurries = (level > 0) | (old.logits + gain * level > 0)
         pace = speed * torch.where(hurries, (speed * age / self.patience).clamp(1.0, _HURRY), 1.0)
         seen_by_gain = level
@@ -306,13 +303,8 @@ class FereroPI:
         return new, logits + gain * seen_by_gain
 
     def _gain(self, rate: Tensor) -> Tensor:
-        """k_P."""
-        return _between(self.steady, self.proportional, rate)
-
-
-def _between(noisy: float, exact: float, rate: Tensor) -> Tensor:
-    """From what suits pure noise to what suits exact values, as the square root of the smoothing rate."""
-    return noisy + (exact - noisy) * (rate / 2).exp()
+        """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
+        return self.steady + (self.proportional - self.steady) * (rate / 2).exp()
 
 
 class _Sized(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -55,7 +55,7 @@ def run(
     rivals: bool = False,
     lines: Path | None = None,
     jobs: int | None = None,
-    first_seed: bool = False,
+    forms: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Measure everything.
 
@@ -65,17 +65,17 @@ def run(
         rivals: train the rivals of the reported half anew as well.
         lines: a folder that keeps each cell as it is done; what it holds already is not trained again.
         jobs: processes; as many as there are cores if None.
-        first_seed: only the first seed of the half.
+        forms: only these forms of the tasks; all if None.
 
     Returns:
         Plain data: rows with bars, the summary, the extremes, the variants there are, seconds, environment, date.
     """
     known = [] if lines is None else read_lines(lines)
     cells = cells_of(HALF)
-    if quick or first_seed:
-        cells = {key: cell for key, cell in cells.items() if cell.seed == SEEDS[HALF][0]}
     if quick:
-        cells = {key: cell for key, cell in cells.items() if key[1:3] in QUICK_CELLS}
+        cells = {key: cell for key, cell in cells.items() if key[1:3] in QUICK_CELLS and cell.seed == SEEDS[HALF][0]}
+    if forms is not None:
+        cells = {key: cell for key, cell in cells.items() if key[2] in forms}
     extremes = QUICK if quick else EXTREMES
     left = [*(missing(cells, known, "rivals") if rivals or quick else ()), *missing(cells, known, "ferero")]
     left += _missing_extremes(extremes, known)
@@ -86,8 +86,7 @@ def run(
             done, None if lines is None else lines / "tasks.jsonl", progress(f"tasks, {len(left)} in all")
         )
     known = [line for line in known if "ferero" not in line or key_of(line) in cells]
-    seeds = sorted({cell.seed for cell in cells.values()})
-    told = {"seeds": seeds, "seconds": {"all": time.perf_counter() - begin}}
+    told = {"forms": list(dict.fromkeys(key[2] for key in cells)), "seconds": {"all": time.perf_counter() - begin}}
     return _result(quick, known, extremes, trained=rivals or quick) | told
 
 

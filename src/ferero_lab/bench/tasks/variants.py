@@ -32,7 +32,7 @@ def make_variants() -> dict[str, ferero.FereroPI]:
         found[f"{name} / 2: {value / 2:g}"] = replace(usual, **{name: value / 2})
         found[f"{name} x 2: {value * 2:g}"] = replace(usual, **{name: value * 2})
     without = {
-        "one rate of letting go, whatever the noise": ("hold", values.get("release", 1.0)),
+        "no slow release": ("release", 1.0),
         "no hurry": ("patience", 1e9),
         "one gain, whatever the noise": ("steady", values.get("proportional", 1.0)),
         "no smoothing": ("adaptation", 1e-9),
