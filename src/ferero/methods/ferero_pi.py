@@ -28,7 +28,6 @@ _HURRY = 10.0  # the most that patience multiplies the integral gain by
 _EVEN = 2.0  # what multiplies that of equalities, which have no side to be let go on
 _LOWEST, _HIGHEST = -10.0, 14.0  # of the logits' integral part
 _PUSH_UP = math.exp(-8)  # a loss's weight turns negative once it has fallen to a factor of about sqrt(this)
-_MOST = 2.0  # times the weights of the plain sum: what all weights together may be
 _ALL = 0.99  # share of the weights from which on there is nothing left to give
 _RANGE = 230.0  # logarithms of losses are kept within, 1e-100 to 1e100
 _LARGEST_WEIGHT = 1e30  # finite in single precision
@@ -105,7 +104,7 @@ class FereroPI:
         w   = w_o / s* + B^T lam           w_o the objective; q* and s* are units: the largest sizes so far
 
     times one common factor: the weights of the objective part are those of plain training, or smaller where all weights
-    together would exceed twice those of the plain sum. The q* of several bounds are their geometric mean, shared out in
+    together would exceed those of the plain sum. The q* of several bounds are their geometric mean, shared out in
     the proportions of the bounds. A loss that equalities name has a channel of its own, e its
     relative displacement from the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``, l = e and h = 2. Where
     every loss is minimised its logit multiplies its weight, ``w_i exp(u_i + k_P e_i)``: a ray is met by positive
@@ -472,7 +471,7 @@ def _weigh(wanted: _Wanted, now: _Now, units: Tensor, logits: Tensor) -> tuple[T
         passing = logits[..., m_g:].cosh() * named / unit  # one that passes 0 counts as its unit, lest the others jump
         least = torch.where(wanted.multiplies, 0.0, passing.sum(dim=-1, keepdim=True))
     plain, together = (w.abs().sum(dim=-1, keepdim=True) for w in (objective, weights))
-    factor = wanted.scale / torch.maximum(plain, torch.maximum(together, least) / (_MOST * weights.shape[-1]))
+    factor = wanted.scale / torch.maximum(plain, torch.maximum(together, least) / weights.shape[-1])
     everything = torch.cat([lam_f, lam_g, lam_h], dim=-1) * factor
     return _bounded(weights * factor), _bounded(everything)
 
