@@ -207,9 +207,7 @@ def test_a_margin_keeps_noisy_training_clear_of_its_bound(pictures: ModuleType) 
     (constraint,) = wish.constraints
     careless, _ = pictures.steered(ferero.Preference(pictures.f, [constraint.with_margin(0)]), 1500)
     careful, report = pictures.steered(wish, 1500)
-    assert careful[:, 1].mean() + 0.04 < careless[:, 1].mean() < 0.33
-    assert careful[:, 1].mean() < 0.27
-    assert careless[:, 1].mean() > 0.25
+    assert careful[:, 1].mean() < 0.27 < careless[:, 1].mean() < 0.33
     assert careful[:, 0].mean() > careless[:, 0].mean()
     assert report.status in ("met", "met_within_noise")
 
