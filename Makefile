@@ -8,13 +8,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 
 .PHONY: demo test test-all bench docs lint types format clean
 
-$(LAB): pyproject.toml constraints.txt
+$(LAB): pyproject.toml lab/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -e ".[lab]"
+	$(PIP) -e . -e lab
 	touch $@
 
 $(READY): $(LAB)
-	$(PIP) -e ".[dev]"
+	$(PIP) -e ".[dev]" -e "lab[speech]"
 	touch $@
 
 demo: $(LAB)

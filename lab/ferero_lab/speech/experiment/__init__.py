@@ -1,0 +1,7 @@
+"""The paper's experiment with two languages: `ferero run speech`."""
+
+from __future__ import annotations
+
+from ferero_lab.speech.experiment.speech import EXPERIMENT
+
+__all__ = ["EXPERIMENT"]

@@ -1,1 +1,0 @@
-"""The experiments, reports and command line around ferero."""
