@@ -40,7 +40,7 @@ from ferero.methods import (
 from ferero.optimize import KKT, Progress, Result, certify, minimize
 from ferero.preference import Preference, objectives, spread
 from ferero.subprogram import Solution, solve_subprogram
-from ferero.training import Report, Steer, Stepped, Stepper, evaluate
+from ferero.training import Controller, Report, Steer, Stepped, Stepper, evaluate
 
 __version__ = "0.1.0.dev0"
 
@@ -52,6 +52,7 @@ __all__ = [
     "WCMGDA",
     "XWCMGDA",
     "Cone",
+    "Controller",
     "Course",
     "Ferero",
     "FereroError",

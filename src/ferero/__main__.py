@@ -1,4 +1,4 @@
-"""The command line's door: `ferero` and `python -m ferero`. The lab behind it is optional."""
+"""The entry point of `ferero` and `python -m ferero`; the packages that the command line needs are optional."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Runs the lab's command line, or names the extra that brings it; the version is known without."""
+    """Runs the command line, or names the extra that brings it; the version is known without."""
     if sys.argv[1:] == ["--version"]:
         print(f"ferero {ferero.__version__}")
         return
     try:
-        from ferero_lab.cli import main as run
+        from ferero.cli._app import main as run
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"ferero_lab", "typer", "click", "rich"}:
+        if (error.name or "").partition(".")[0] not in {"typer", "click", "rich"}:
             raise
         print(
-            f'ferero: the command line needs {error.name}, which is missing; run pip install "ferero[lab]".',
+            f'ferero: the command line needs {error.name}, which is missing; run pip install "ferero[cli]".',
             file=sys.stderr,
         )
         raise SystemExit(1) from None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ferero.fronts.front import Front
-from ferero.fronts.indicators import hypervolume, ray_error, relative_loss_profile
-from ferero.fronts.sweep import sweep
-from ferero.fronts.sweeping.failure import SweepError
-from ferero.fronts.trace import trace
-from ferero.fronts.train_front import train_front
-from ferero.fronts.trained import Course, Trained
+from ferero.fronts._front import Front
+from ferero.fronts._indicators import hypervolume, ray_error, relative_loss_profile
+from ferero.fronts._sweep.failure import SweepError
+from ferero.fronts._sweep.sweep import sweep
+from ferero.fronts._trace import trace
+from ferero.fronts._train_front import train_front
+from ferero.fronts._trained import Course, Trained
 
 __all__ = [
     "Course",

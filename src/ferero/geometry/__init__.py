@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ferero.geometry.cone import Cone
-from ferero.geometry.dominance import nondominated
-from ferero.geometry.projection import project_box, project_multipliers, project_simplex, project_weighted_simplex
+from ferero.geometry._cone import Cone
+from ferero.geometry._dominance import nondominated
+from ferero.geometry._projection import project_box, project_multipliers, project_simplex, project_weighted_simplex
 
 __all__ = [
     "Cone",

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from ferero.errors import InputError, UnsupportedError
-from ferero.methods.base import Decision, Method, Observation, Steps, check_observation, in_dtype_of
-from ferero.methods.ray import check_understood, knows_the_order_only
+from ferero.methods._method import Decision, Method, Observation, Steps, check_method, check_observation, in_dtype_of
+from ferero.methods._ray import check_understood, knows_the_order_only
 from ferero.preference import Preference
-from ferero.training import buffers
+from ferero.training import _buffers as buffers
+from ferero.training._write import write
 
 try:
     from torchjd.aggregation import (
@@ -128,8 +129,7 @@ class MethodWeighting(Weighting[Any]):
 
     def __init__(self, method: Method[Any], preference: Preference) -> None:
         super().__init__()
-        if isinstance(method, type):
-            raise InputError(f"method: expected an instance, found the class; write {method.__name__}().")
+        check_method(method)
         if "slopes" in method.requires:
             raise UnsupportedError(
                 f"method: {type(method).__name__} reads slopes, which TorchJD does not compute; use ferero.Stepper."
@@ -159,7 +159,8 @@ class MethodWeighting(Weighting[Any]):
         losses, self._losses = self._losses, None
         state = buffers.load(self, "method", self._kind)
         decision, state = self.method.update(self.preference, Observation(losses, gramian=stat), state)
-        buffers.store(self, "method", state, None)
+        named = buffers.named("method", state)
+        write([self.get_buffer(name) for name in named], list(named.values()))
         return decision.weights.to(stat)
 
 

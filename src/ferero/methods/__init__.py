@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from ferero.methods.base import Decision, Diagnosing, Diagnosis, Merited, Method, Observation, Steps, check_observation
-from ferero.methods.epo import EPO, EPOState
-from ferero.methods.ferero import Ferero
-from ferero.methods.ferero_pi import FereroPI, FereroPIState
-from ferero.methods.learned_gramian import FereroQG, FereroQGState
-from ferero.methods.mgda import MGDA
-from ferero.methods.pmtl import PMTL, PMTLState
-from ferero.methods.ray import check_understood
-from ferero.methods.scalarization import LinearScalarization, ScalarizationState, SmoothTchebycheff, Tchebycheff
-from ferero.methods.single_loop import FereroSA, FereroSAState
-from ferero.methods.wc_mgda import WCMGDA, XWCMGDA
+from ferero.methods._epo import EPO, EPOState
+from ferero.methods._ferero import Ferero
+from ferero.methods._ferero_pi import FereroPI, FereroPIState
+from ferero.methods._ferero_qg import FereroQG, FereroQGState
+from ferero.methods._ferero_sa import FereroSA, FereroSAState
+from ferero.methods._method import (
+    Decision,
+    Diagnosing,
+    Diagnosis,
+    Merited,
+    Method,
+    Observation,
+    Steps,
+    check_observation,
+)
+from ferero.methods._mgda import MGDA
+from ferero.methods._pmtl import PMTL, PMTLState
+from ferero.methods._ray import check_understood
+from ferero.methods._scalarization import LinearScalarization, ScalarizationState, SmoothTchebycheff, Tchebycheff
+from ferero.methods._wc_mgda import WCMGDA, XWCMGDA
 
 __all__ = [
     "EPO",

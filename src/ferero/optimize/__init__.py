@@ -1,7 +1,7 @@
 """Deterministic problems: the globalised search and the certificate."""
 
-from ferero.optimize.certificate import KKT, certify
-from ferero.optimize.minimize import minimize, minimize_many
-from ferero.optimize.result import History, Progress, Result
+from ferero.optimize._certificate import KKT, certify
+from ferero.optimize._minimize import minimize, minimize_many
+from ferero.optimize._result import History, Progress, Result
 
 __all__ = ["KKT", "History", "Progress", "Result", "certify", "minimize", "minimize_many"]

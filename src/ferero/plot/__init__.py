@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from ferero.plot.cone import plot_cone
-from ferero.plot.front import plot_front
-from ferero.plot.progress import plot_history
-from ferero.plot.region import plot_region
-from ferero.plot.style import OKABE_ITO, theme
-from ferero.plot.training import plot_training
+from ferero.plot._cone import plot_cone
+from ferero.plot._front import missed_handle, plot_front
+from ferero.plot._progress import plot_history
+from ferero.plot._region import plot_region
+from ferero.plot._training import plot_training
+from ferero.plot.style._style import OKABE_ITO, theme
 
-__all__ = ["OKABE_ITO", "plot_cone", "plot_front", "plot_history", "plot_region", "plot_training", "theme"]
+__all__ = [
+    "OKABE_ITO",
+    "missed_handle",
+    "plot_cone",
+    "plot_front",
+    "plot_history",
+    "plot_region",
+    "plot_training",
+    "theme",
+]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from ferero.preference.constraint import Constraint
-from ferero.preference.expression import AbsExpression, Expression
-from ferero.preference.objectives import Objectives, objectives
-from ferero.preference.preference import Preference
-from ferero.preference.rays import spread
+from ferero.preference._expression import AbsExpression, Constraint, Expression
+from ferero.preference._objectives import Objectives, objectives
+from ferero.preference._preference import Preference
+from ferero.preference._spread import spread
 
 __all__ = [
     "AbsExpression",

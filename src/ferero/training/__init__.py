@@ -1,8 +1,28 @@
 """Training: `Steer` turns losses into the one to minimise; `Stepper` takes the steps of methods that need more."""
 
-from ferero.training.evaluate import evaluate
-from ferero.training.report import ConstraintReport, Report
-from ferero.training.steer import Steer
-from ferero.training.stepper import Stepped, Stepper
+from ferero.training._captured import Captured
+from ferero.training._controller import Controller
+from ferero.training._ensemble import Ensemble, Members, read_batches
+from ferero.training._evaluate import evaluate
+from ferero.training._observe import forward_slopes, jacobian_slopes
+from ferero.training._report import ConstraintReport, Report
+from ferero.training._steer import Steer
+from ferero.training._stepper.slopes import SlopeKind
+from ferero.training._stepper.stepper import Stepped, Stepper
 
-__all__ = ["ConstraintReport", "Report", "Steer", "Stepped", "Stepper", "evaluate"]
+__all__ = [
+    "Captured",
+    "ConstraintReport",
+    "Controller",
+    "Ensemble",
+    "Members",
+    "Report",
+    "SlopeKind",
+    "Steer",
+    "Stepped",
+    "Stepper",
+    "evaluate",
+    "forward_slopes",
+    "jacobian_slopes",
+    "read_batches",
+]

@@ -1,0 +1,171 @@
+"""`ferero solve`: a user's own problem, from text to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import torch
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from ferero.cli._console import JsonOption, new_console, new_table, print_json, sentences, status_text, waiting
+from ferero.cli._timed_result import TimedResult
+from ferero.cli._user_problem import is_numpy, load_function
+from ferero.errors import InputError, MissingExtraError
+from ferero.optimize import minimize
+from ferero.optimize._evaluator import make_evaluator
+from ferero.preference import Preference
+
+__all__ = ["read_names", "read_start", "read_step", "solve", "solve_problem"]
+
+
+def solve(
+    target: Annotated[str, typer.Argument(metavar="FILE:FUNCTION", help="theta -> (m,) losses; problem.py:losses.")],
+    preference: Annotated[
+        str,
+        typer.Option("--preference", "-p", help='What is wanted: "f1 <= 0.3", "ray 1 2", "minimize f1 + f2".'),
+    ],
+    x0: Annotated[str | None, typer.Option(help='The start, "0,0,0".')] = None,
+    n: Annotated[int | None, typer.Option(help="The number of parameters, for a random start.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the random start.")] = 0,
+    names: Annotated[str | None, typer.Option(help='Of the losses, "cost,time"; f1,f2,... by default.')] = None,
+    step: Annotated[str, typer.Option(help="auto, or a fixed step such as 0.05.")] = "auto",
+    max_iter: Annotated[int, typer.Option(help="The most steps.")] = 200,
+    tol: Annotated[float, typer.Option(help="On each part of the certificate.")] = 1e-6,
+    numpy: Annotated[
+        bool, typer.Option("--numpy", help="Call it with numpy arrays (or set FUNCTION.numpy = True).")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Write a report folder.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Your own problem: the point of its front that you ask for. Exits with 2 if it is not reached."""
+    console = new_console(json)
+    with sentences():
+        write = None if out is None else _writer(out)
+        function = load_function(target)
+        start = read_start(x0, n, seed, numpy=numpy or is_numpy(function))
+        options: dict[str, Any] = {"step": read_step(step), "max_iter": max_iter, "tol": tol}
+        with waiting(console, "searching"):
+            named = read_names(names, function, start)
+            answer = solve_problem(function, start, preference, named, **options)
+        if write is not None:
+            label = f"{Path(target.rpartition(':')[0]).name}:{target.rpartition(':')[2]}"
+            write(answer, label, preference=preference, x0=x0, n=n, seed=seed, names=named, **options)
+    if json:
+        print_json(answer.to_dict())
+    else:
+        _show_answer(console, answer, out)
+    raise typer.Exit(0 if answer.result.success else 2)
+
+
+def _writer(out: Path) -> Callable[..., None]:
+    """What writes the report folder, if it can be written.
+
+    Raises:
+        MissingExtraError: without the lab, whose pages these are.
+    """
+    try:
+        from ferero_lab.report import check_folder, write_folder
+        from ferero_lab.solution_files import FILES, solution_files
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(
+            f"--out: reports come with ferero-lab, and {error.name} is not installed; pip install ferero-lab, or leave "
+            "--out away."
+        ) from None
+    check_folder(out, FILES)
+
+    def write(answer: TimedResult, label: str, **options: Any) -> None:
+        write_folder(out, solution_files(answer, label, **options))
+
+    return write
+
+
+def _show_answer(console: Console, answer: TimedResult, out: Path | None) -> None:
+    result = answer.result
+    console.print(Text(str(result.preference)))
+    for note in result.preference.notes:
+        console.print(Text(f"note: {note}", style="dim"))
+    console.print()
+    console.print(Text.assemble(status_text(result.status), f": {result.message}"))
+    table = new_table()
+    table.add_column("loss")
+    table.add_column("value", justify="right")
+    table.add_column("weight", justify="right")
+    for name, value in answer.losses.items():
+        table.add_row(Text(name), f"{value:.6g}", f"{answer.weights[name]:.4g}")
+    console.print(table)
+    values = [f"{float(value):.6g}" for value in result.x.reshape(-1)]
+    shown = ", ".join(values) if len(values) <= 12 else ", ".join(values[:10]) + f", ... ({len(values)} in all)"
+    console.print(Text(f"x = {shown}"))
+    console.print(Text(f"certificate: {result.kkt}"))
+    console.print(Text(f"{result.iterations} steps, {result.evaluations} evaluations, {answer.milliseconds:.1f} ms"))
+    if out is not None:
+        console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def read_start(x0: str | None, n: int | None, seed: int, *, numpy: bool) -> Any:
+    """The start: numbers as text, or n standard normal ones; a float64 tensor, or an array for numpy.
+
+    Raises:
+        InputError: for neither, both, or what is no number.
+    """
+    if (x0 is None) == (n is None):
+        found = "neither" if x0 is None else "both"
+        raise InputError(f'--x0, --n: expected a start, "0,0,0", or a number of parameters, found {found}.')
+    if x0 is not None:
+        try:
+            values = np.array([float(part) for part in x0.replace(",", " ").split()])
+        except ValueError:
+            raise InputError(f'--x0: expected numbers such as "0,0.5,1", found {x0!r}.') from None
+        if not values.size:
+            raise InputError('--x0: expected numbers such as "0,0.5,1", found none.')
+    else:
+        if n is None or n < 1:
+            raise InputError(f"--n: expected a positive number of parameters, found {n}.")
+        values = torch.randn(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).numpy()
+    return values if numpy else torch.from_numpy(values)
+
+
+def read_step(text: str) -> float | Literal["auto"]:
+    """The step: "auto", or a number.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise InputError(f'--step: expected "auto" or a number such as 0.05, found {text!r}.') from None
+
+
+def read_names(text: str | None, fun: Callable[[Any], Any], start: Any) -> list[str]:
+    """The losses' names as given, or f1..fm for as many as the function gives at the start."""
+    if text is not None:
+        return [name.strip() for name in text.split(",")]
+    evaluator, points = make_evaluator(fun, start, None, 1)
+    evaluator.losses(points)
+    return [f"f{i + 1}" for i in range(evaluator.m)]
+
+
+def solve_problem(
+    fun: Callable[[Any], Any],
+    start: Any,
+    wish: str,
+    names: Sequence[str],
+    *,
+    step: float | Literal["auto"],
+    max_iter: int,
+    tol: float,
+) -> TimedResult:
+    """`ferero.minimize` with the preference as text, and the time it took."""
+    preference = Preference.parse(wish, names=list(names))
+    began = perf_counter()
+    result = minimize(fun, start, preference, step=step, max_iter=max_iter, tol=tol)
+    return TimedResult(result, 1e3 * (perf_counter() - began))

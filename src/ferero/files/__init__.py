@@ -1,0 +1,8 @@
+"""Files that are whole or not there: atomic writes, and checkpoints that say what they belong to."""
+
+from __future__ import annotations
+
+from ferero.files._checkpoint import load_checkpoint, save_checkpoint
+from ferero.files._write_whole import write_whole
+
+__all__ = ["load_checkpoint", "save_checkpoint", "write_whole"]

@@ -1,0 +1,84 @@
+"""`trace`: a whole front, one point for each preference, all runs advancing together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from ferero._arrays import ArrayLike
+from ferero.errors import InputError
+from ferero.fronts._front import Front
+from ferero.fronts._preferences import read_preferences
+from ferero.methods import Method
+from ferero.optimize import Result, minimize_many
+from ferero.optimize._evaluator import Function, Point
+from ferero.preference import Preference
+
+__all__ = ["trace"]
+
+
+def trace(
+    fun: Function,
+    x0: Point,
+    preferences: Preference | Iterable[Preference] | ArrayLike,
+    *,
+    method: Method[Any] | None = None,
+    step: float | Literal["auto"] = "auto",
+    max_iter: int = 200,
+    tol: float = 1e-6,
+    jac: Function | None = None,
+    lower: ArrayLike | None = None,
+) -> Front[Result]:
+    """`minimize` for each of P preferences: the same answers, in a fraction of the time.
+
+    All runs advance together, with their losses and gradients from one vectorised call. A function that
+    cannot be vmapped (``.item()``, control flow on values, numpy) is called once for each run instead.
+
+    Args:
+        fun: ``fun(theta) -> (m,)`` losses, for one theta, as in `ferero.minimize`.
+        x0: one start for all, (n,), or one for each preference, (P, n). Parameters of more dimensions
+            come as (P, ...).
+        preferences: a list of `Preference`, a stack of them, or rays (P, m), which become `Preference.ray`.
+        method: as in `ferero.minimize`, like all that follow.
+        step: "auto" or a positive number.
+        max_iter: the most steps taken for each preference.
+        tol: on each part of the KKT certificate.
+        jac: ``jac(theta) -> (m, n)``, or None.
+        lower: lower bounds of the losses, (m,) or one number.
+
+    Returns:
+        The `Front`; its points are in the order of the preferences.
+
+    Raises:
+        InputError: for no preferences, names that differ, or sizes that do not fit.
+        UnsupportedError: a method that does not understand a preference or needs a fixed step.
+
+    Example:
+        >>> import torch, ferero
+        >>> fun = lambda x: torch.stack([(x - 1).square().sum(), (x + 1).square().sum()])
+        >>> front = ferero.trace(fun, torch.zeros(3), ferero.spread(2, 5))
+        >>> front.statuses
+        ('converged', 'converged', 'converged', 'converged', 'converged')
+    """
+    wanted = read_preferences(preferences)
+    start = _read_start(x0, len(wanted))
+    results = minimize_many(
+        fun, start, wanted, method=method, step=step, max_iter=max_iter, tol=tol, jac=jac, lower=lower
+    )
+    return Front.from_results(results)
+
+
+def _read_start(x0: Point, P: int) -> Point:
+    """x0 as `minimize_many` reads it: the start itself of a single run, (P, ...) for more."""
+    start = x0 if isinstance(x0, Tensor) else np.asarray(x0)
+    if start.ndim < 2:
+        return start
+    if start.shape[0] != P:
+        raise InputError(
+            f"x0: expected one start (n,) or one for each of the {P} preferences, shape ({P}, n), found "
+            f"{tuple(start.shape)}."
+        )
+    return start[0] if P == 1 else start

@@ -1,0 +1,315 @@
+"""Text to preference, by a tokenizer and recursive descent: nothing is ever evaluated as Python.
+
+The grammar::
+
+    text        :=  statement ((";" | "," | newline) statement)*
+    statement   :=  ["subject to"] sum ("<=" | ">=" | "==" | "=") sum ["(" "margin" number "standard errors" ")"]
+                 |  "minimize" sum ("," sum)*
+                 |  "ray" vector ["through" vector]  |  "weights" vector
+    vector      :=  number+  |  "(" number ("," number)* ")"
+    sum         :=  product (("+" | "-") product)*
+    product     :=  factor (("*" | "/") factor)*
+    factor      :=  ("+" | "-")* (number | name | "(" sum ")" | "abs" "(" sum ")")
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NoReturn, cast
+
+from ferero.errors import FereroError, InputError, UnknownNameError
+from ferero.preference._expression import AbsExpression, Constraint, Expression, LinearForm, Relation, compare
+from ferero.preference._objectives import Objectives, as_objectives, did_you_mean
+from ferero.preference._tokens import Token, fail_at, tokenize
+
+__all__ = ["ParsedText", "parse_text"]
+
+_DEEPEST = 100
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+}
+
+
+@dataclass
+class ParsedText:
+    """What a text asks for.
+
+    Args:
+        names: the names found, in order of first appearance.
+        minimize: the expressions of `minimize` clauses.
+        constraints: the constraints, in order.
+        ray: the vector of a `ray` clause.
+        through: its starting point.
+        weights: the vector of a `weights` clause.
+    """
+
+    names: list[str] = field(default_factory=list)
+    minimize: list[Expression] = field(default_factory=list)
+    constraints: list[Constraint] = field(default_factory=list)
+    ray: list[float] | None = None
+    through: list[float] | None = None
+    weights: list[float] | None = None
+
+    def objectives(self) -> Objectives:
+        """The names found; f1..fm beside a ray or weights over m losses that need no others.
+
+        Raises:
+            InputError: when the text has neither names nor a vector.
+        """
+        vector = self.ray if self.ray is not None else self.weights
+        if vector is not None:
+            default = as_objectives(None, len(vector))
+            if set(self.names) <= set(default.names):
+                return default
+        if not self.names:
+            raise InputError("text: expected a constraint, a ray or something to minimize, found no names")
+        return Objectives(tuple(self.names))
+
+    def minimize_over(self, objectives: Objectives) -> list[Expression] | None:
+        """The expressions to minimise; None for all objectives in their order, which is the default."""
+        is_default = [expression.form for expression in self.minimize] == [e.form for e in objectives]
+        return None if is_default or not self.minimize else self.minimize
+
+
+def parse_text(text: str, names: Sequence[str] | None = None) -> ParsedText:
+    """Read a preference's text.
+
+    Args:
+        text: as the module's grammar says.
+        names: the only names allowed; None allows any.
+
+    Returns:
+        The parts found.
+
+    Raises:
+        InputError: with the text and a caret under the place that could not be read.
+        UnknownNameError: the same, for a name that is none of `names`.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"text: expected a string, found {text!r} ({type(text).__name__})")
+    return _Parser(text, names).parse()
+
+
+class _Parser:
+    """Recursive descent over the tokens of one text."""
+
+    def __init__(self, text: str, names: Sequence[str] | None) -> None:
+        self.text = text
+        self.known = names
+        self.allowed = frozenset(names or ())
+        self.found: set[str] = set()
+        self.parsed = ParsedText()
+        self.tokens = tokenize(text)
+        self.position = 0
+        self.depth = 0
+
+    # tokens -------------------------------------------------------------------------------------------
+
+    @property
+    def token(self) -> Token:
+        return self.tokens[self.position]
+
+    @property
+    def following(self) -> Token:
+        return self.tokens[min(self.position + 1, len(self.tokens) - 1)]
+
+    def _take(self) -> Token:
+        token = self.token
+        self.position += 1
+        return token
+
+    def _expect(self, symbol: str) -> None:
+        if self.token.text != symbol:
+            self._fail(f"expected '{symbol}'{self._found()}")
+        self._take()
+
+    def _found(self) -> str:
+        return ", found the end" if self.token.kind == "end" else f", found {self.token.text!r}"
+
+    def _fail(self, message: str, family: type[FereroError] = InputError) -> NoReturn:
+        fail_at(self.text, self.token.start, message, family)
+
+    # statements ---------------------------------------------------------------------------------------
+
+    def parse(self) -> ParsedText:
+        while self.token.kind != "end":
+            if self.token.kind == "separator":
+                self._take()
+                continue
+            self._statement()
+            if self.token.kind not in {"separator", "end"}:
+                self._fail(self._unfinished())
+        return self.parsed
+
+    def _unfinished(self) -> str:
+        if self.token.kind == "relation":
+            return "a chain of comparisons is not supported; write two constraints separated by ';'"
+        return f"expected an operator, or ';' before the next constraint{self._found()}"
+
+    def _statement(self) -> None:
+        if self.token.text == "subject" and self.following.text == "to":
+            self.position += 2
+        if self._at_keyword("minimize"):
+            self._minimize()
+        elif self._at_vector("ray"):
+            self._ray()
+        elif self._at_vector("weights"):
+            self._once("weights", self.parsed.weights or self.parsed.ray)
+            self.parsed.weights = self._vector()
+        else:
+            self._constraint(self._sum())
+
+    def _at_keyword(self, word: str) -> bool:
+        return self.token.text == word and word not in self.allowed
+
+    def _at_vector(self, word: str) -> bool:
+        starts = self.following.kind == "number" or self.following.text in {"(", "-"}
+        return self._at_keyword(word) and starts
+
+    def _once(self, word: str, earlier: list[float] | None) -> None:
+        if earlier is not None:
+            self._fail(f"a second line in one preference: '{word}' after another ray or weights")
+        self._take()
+
+    def _ray(self) -> None:
+        self._once("ray", self.parsed.ray or self.parsed.weights)
+        self.parsed.ray = self._vector()
+        if self.token.text == "through":
+            self._take()
+            self.parsed.through = self._vector()
+
+    def _minimize(self) -> None:
+        """One sum or more; a sum behind a comma that is compared with something starts the constraints."""
+        self._take()
+        self._add_minimized(self._sum())
+        while self.token.text == ",":
+            self._take()
+            expression = self._sum()
+            if self.token.kind == "relation":
+                self._constraint(expression)
+                return
+            self._add_minimized(expression)
+
+    def _add_minimized(self, expression: Expression | AbsExpression) -> None:
+        if isinstance(expression, AbsExpression):
+            self._fail(f"'{expression}' cannot be minimised: it is not linear; bound it, '{expression} <= c'")
+        self.parsed.minimize.append(expression)
+
+    def _constraint(self, left: Expression | AbsExpression) -> None:
+        token = self.token
+        if token.kind != "relation":
+            hint = "" if token.kind in {"separator", "end"} else ", or an operator"
+            self._fail(f"expected '<=', '>=' or '=='{hint}{self._found()}")
+        if token.text in {"<", ">"}:
+            self._fail(f"strict inequalities are not supported; write '{token.text}='")
+        self._take()
+        relation = cast("Relation", "==" if token.text == "=" else token.text)
+        right = self._sum()
+        constraint = self._at(token, lambda: compare(left, relation, right))
+        has_margin = self.token.text == "(" and self.following.text == "margin"
+        self.parsed.constraints.append(self._with_margin(constraint) if has_margin else constraint)
+
+    def _with_margin(self, constraint: Constraint) -> Constraint:
+        """The end `(margin z standard errors)`, as constraints print it."""
+        place = self._take()
+        self._expect("margin")
+        z = self._number()
+        self._expect("standard")
+        self._expect("error" if self.token.text == "error" else "errors")
+        self._expect(")")
+        made: Constraint = self._at(place, lambda: constraint.with_margin(z))
+        return made
+
+    def _vector(self) -> list[float]:
+        if self.token.text != "(":
+            numbers = [self._number()]
+            while self.token.kind == "number" or self.token.text == "-":
+                numbers.append(self._number())
+            return numbers
+        self._take()
+        numbers = [self._number()]
+        while self.token.text == ",":
+            self._take()
+            numbers.append(self._number())
+        self._expect(")")
+        return numbers
+
+    def _number(self) -> float:
+        sign = 1.0
+        while self.token.text == "-":
+            self._take()
+            sign = -sign
+        if self.token.kind != "number":
+            self._fail(f"expected a number{self._found()}")
+        return sign * float(self._take().text)
+
+    # expressions --------------------------------------------------------------------------------------
+
+    def _sum(self) -> Any:
+        return self._chain(self._product, {"+", "-"})
+
+    def _product(self) -> Any:
+        return self._chain(self._factor, {"*", "/"})
+
+    def _chain(self, operand: Callable[[], Any], symbols: set[str]) -> Any:
+        value = operand()
+        while self.token.text in symbols:
+            token = self._take()
+            left, right = value, operand()
+            value = self._at(token, partial(_OPERATORS[token.text], left, right))
+        return value
+
+    def _factor(self) -> Any:
+        sign = self.token
+        negative = False
+        while self.token.text in {"+", "-"}:
+            negative ^= self._take().text == "-"
+        value = self._atom()
+        return self._at(sign, lambda: -value) if negative else value
+
+    def _atom(self) -> Any:
+        if self.token.kind == "number":
+            return self._at(self.token, lambda: Expression(LinearForm()) + float(self._take().text))
+        if self.token.text == "abs" and self.following.text == "(":
+            place = self._take()
+            inside = self._group()
+            return self._at(place, lambda: abs(inside))
+        if self.token.kind == "name":
+            return self._name()
+        if self.token.text == "(":
+            return self._group()
+        return self._fail(f"expected a number, a name or '('{self._found()}")
+
+    def _group(self) -> Any:
+        self._expect("(")
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            self._fail(f"more than {_DEEPEST} parentheses inside each other; simplify the expression")
+        value = self._sum()
+        self._expect(")")
+        self.depth -= 1
+        return value
+
+    def _name(self) -> Expression:
+        name = self.token.text
+        if self.known is not None and name not in self.allowed:
+            unknown = f"'{name}' is none of the objectives{did_you_mean(name, self.known)}"
+            self._fail(unknown, UnknownNameError)
+        if name not in self.found:
+            self.found.add(name)
+            self.parsed.names.append(name)
+        self._take()
+        return Expression(LinearForm(((name, 1.0),)))
+
+    def _at(self, token: Token, action: Callable[[], Any]) -> Any:
+        """Run `action`; what it refuses is reported at `token`."""
+        try:
+            return action()
+        except InputError as error:
+            fail_at(self.text, token.start, str(error))

@@ -1,0 +1,487 @@
+"""What is wanted of the losses: the order in which they improve, and the values they should take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ferero._arrays import ArrayLike, to_float64
+from ferero.errors import InputError
+from ferero.geometry import Cone
+from ferero.preference import _assembly as assembly
+from ferero.preference._expression import Constraint, Expression, LinearForm, with_margins
+from ferero.preference._inputs import as_losses, as_matrix, as_vector
+from ferero.preference._line import Line, unit_vector, vector_text
+from ferero.preference._matrices import common_size, read_rows, row_constraints
+from ferero.preference._move import moved_fields
+from ferero.preference._objectives import Objectives, as_objectives
+from ferero.preference._parse import parse_text
+from ferero.preference._ray_attribute import constructor_and_value
+from ferero.preference._stack import measured_of, stack_fields
+from ferero.preference._text import summary, whole_text
+
+__all__ = ["Preference"]
+
+Names: TypeAlias = Objectives | Sequence[str] | None
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Preference:
+    """Minimise F with respect to `{y : A y >= 0}`, subject to `B_g F + b_g <= 0` and `B_h F + b_h == 0`.
+
+    Rows are as written: left minus right, `>=` negated, in the given order, not rescaled. All tensors are
+    float64 on the CPU until `to` moves them. A stack of P preferences has a leading dimension P in every tensor.
+
+    Args:
+        objectives: the named losses.
+        constraints: comparisons of expressions; none for the order alone.
+        minimize: an expression, or several, each a row of A (its constant is ignored); names that occur only
+            in constraints are then quantities. None: every name is an objective.
+        cone: what counts as an improvement; None is the orthant. Not together with `minimize`.
+
+    Attributes:
+        names: the losses' names (m,).
+        measured: those whose wanted value is that of a metric.
+        constraints: the constraints as written.
+        minimized: the forms of `minimize`, empty if none was given.
+        cone: the cone given, the cone of `minimize`, or None. Of a stack: the one that all members share.
+        A: the order's rows (k, m): as written where given by `minimize` or as a matrix, else the cone's unit rows; the
+            identity if there is none of these.
+        B_g: inequalities (m_g, m).
+        b_g: their constants (m_g,).
+        margins: z (m_g,), how many standard errors of its value each inequality keeps away from its bound, 0 where
+            none was asked for: in training `Steer` constrains `G + z * standard error <= 0`. Deterministic `minimize`
+            has no noise, so that a margin changes nothing there, nor in `values`, `violation` or `is_satisfied`.
+        B_h: equalities (m_h, m).
+        b_h: their constants (m_h,).
+        labels_g: the inequalities in words, without margins, one a row; empty for a stack, whose members have their
+            own.
+        labels_h: the equalities in words.
+        notes: sentences about constraints that are redundant or that no non-negative losses can meet.
+        ray: the unit vector (m,) of a line, None for what is not a line. Of a stack: (P, m) if all are lines.
+        through: the point (m,) that the line goes through, None for the origin. Of a stack: zeros where None.
+        members: the stacked preferences; empty for a single one.
+
+    Raises:
+        InputError: for arguments of the wrong kind or size.
+        UnknownNameError: for a name that is none of the objectives.
+        ContradictionError: when no losses at all satisfy the constraints, naming those that clash.
+
+    Example:
+        >>> from ferero.preference import objectives
+        >>> f = objectives("cpc", "zh", "en")
+        >>> p = Preference(f, [f.cpc <= 1.2, f.zh - f.en == 0.5])
+        >>> print(p)
+        minimize cpc, zh, en
+        subject to cpc <= 1.2
+                   zh - en == 0.5
+        >>> p.B_h.tolist(), p.b_h.tolist()
+        ([[0.0, 1.0, -1.0]], [-0.5])
+    """
+
+    names: tuple[str, ...]
+    measured: tuple[str, ...]
+    constraints: tuple[Constraint, ...]
+    minimized: tuple[LinearForm, ...]
+    cone: Cone | None
+    A: Tensor
+    B_g: Tensor
+    b_g: Tensor
+    margins: Tensor
+    B_h: Tensor
+    b_h: Tensor
+    labels_g: tuple[str, ...]
+    labels_h: tuple[str, ...]
+    notes: tuple[str, ...]
+    _ray: Tensor | None  # read as `ray`, which is also a constructor
+    through: Tensor | None
+    members: tuple[Preference, ...]
+
+    def __init__(
+        self,
+        objectives: Objectives | Sequence[str],
+        constraints: Constraint | Iterable[Constraint] = (),
+        minimize: Expression | Iterable[Expression] | None = None,
+        cone: Cone | None = None,
+    ) -> None:
+        named = _read_names(objectives)
+        wanted = assembly.read_constraints(constraints)
+        self._set(**assembly.assemble(named, wanted, assembly.read_minimized(minimize), cone))
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def _of(cls, **fields: Any) -> Preference:
+        preference = object.__new__(cls)
+        preference._set(**fields)
+        return preference
+
+    @classmethod
+    def _of_line(cls, line: Line, names: Names, cone: Cone | None) -> Preference:
+        named = as_objectives(names, line.direction.numel())
+        return cls._of(**assembly.assemble(named, line.constraints(named.names), (), cone, line))
+
+    # constructors -------------------------------------------------------------------------------------
+
+    @classmethod
+    def parse(cls, text: str, names: Names = None, cone: Cone | None = None) -> Preference:
+        """Read a preference from text; nothing is evaluated.
+
+        Constraints are separated by `;`, `,` or a new line. Also `minimize cpc + zh, en`, `ray 1 2`,
+        `ray(1, 2) through (0, 0.5)` and `weights(0.3, 0.7)`.
+
+        Args:
+            text: the preference in words.
+            names: the losses; None takes the names found, in order of first appearance.
+            cone: as for `Preference`.
+
+        Raises:
+            InputError: with a caret under what could not be read.
+
+        Example:
+            >>> Preference.parse("cpc <= 1.2; zh - en == 0.5", names=["cpc", "zh", "en"])
+            Preference(cpc, zh, en: 1 inequality, 1 equality)
+        """
+        known = None if names is None else _read_names(names)
+        parsed = parse_text(text, None if known is None else known.names)
+        named = known if known is not None else parsed.objectives()
+        preference = cls(named, parsed.constraints, parsed.minimize_over(named), cone)
+        if parsed.ray is not None:
+            return cls.ray(parsed.ray, parsed.through, names=named) & preference
+        if parsed.weights is not None:
+            return cls.from_weights(parsed.weights, names=named) & preference
+        return preference
+
+    @constructor_and_value
+    def ray(
+        cls: type[Preference],  # noqa: N805  # the decorator passes the class
+        vector: ArrayLike,
+        through: ArrayLike | None = None,
+        *,
+        cone: Cone | None = None,
+        names: Names = None,
+    ) -> Preference:
+        """Losses with `F - through` parallel to the vector.
+
+        `B_h` is an orthonormal basis (m - 1, m) of the vector's complement and `b_h = -B_h through`. With
+        `through` one inequality keeps to the vector's side, `-v . (F - through) <= 0` for the unit vector v;
+        without it there is none, since non-negative losses are on that side anyway.
+
+        Args:
+            vector: the direction (m,), of any length.
+            through: a point (m,) on it; None is the origin.
+            cone: as for `Preference`.
+            names: the losses (m,); None is f1..fm.
+
+        Raises:
+            InputError: for a vector that is zero or not finite.
+
+        Example:
+            >>> print(Preference.ray([1.0, 2.0]))
+            minimize f1, f2
+            subject to F along (0.45, 0.89)
+        """
+        unit = unit_vector(as_vector(vector, "vector"), "vector")
+        start = None if through is None else as_vector(through, "through", unit.numel())
+        what = "F" if start is None else f"F - {vector_text(start)}"
+        line = Line(unit, start, start is not None, f"{what} along {vector_text(unit)}")
+        return cls._of_line(line, names, cone)
+
+    @classmethod
+    def from_weights(cls, w: ArrayLike, *, cone: Cone | None = None, names: Names = None) -> Preference:
+        """Losses with `w_i f_i` all equal: the ray 1/w.
+
+        Args:
+            w: positive weights (m,), of any sum.
+            cone: as for `Preference`.
+            names: the losses (m,); None is f1..fm.
+
+        Raises:
+            InputError: for weights that are not all positive.
+        """
+        weights = as_vector(w, "w")
+        if not bool((weights > 0).all()):
+            raise InputError(
+                f"w: expected positive weights, found {weights.tolist()}; for a loss that does not matter "
+                f"leave it out by Preference(..., minimize=...)"
+            )
+        return cls.ray(weights.min() / weights, cone=cone, names=names)
+
+    @classmethod
+    def between(cls, a: ArrayLike, b: ArrayLike, *, cone: Cone | None = None, names: Names = None) -> Preference:
+        """Losses on the line through two points, both ways: `p.ray` points from a to b, `p.through` is a.
+
+        Args:
+            a: a point (m,).
+            b: another point (m,).
+            cone: as for `Preference`.
+            names: the losses (m,); None is f1..fm.
+
+        Raises:
+            InputError: when the points are equal or differ in size.
+        """
+        start = as_vector(a, "a")
+        end = as_vector(b, "b", start.numel())
+        if torch.equal(start, end):
+            raise InputError(f"a, b: expected two different points, found {start.tolist()} twice; change one")
+        size = torch.maximum(start.abs().max(), end.abs().max())  # the bare difference might overflow
+        unit = unit_vector(end / size - start / size, "b - a")
+        label = f"F on the line through {vector_text(start)} and {vector_text(end)}"
+        return cls._of_line(Line(unit, start, False, label), names, cone)
+
+    @classmethod
+    def from_matrices(
+        cls,
+        A: ArrayLike | None = None,
+        B_g: ArrayLike | None = None,
+        b_g: ArrayLike | None = None,
+        B_h: ArrayLike | None = None,
+        b_h: ArrayLike | None = None,
+        *,
+        margins: ArrayLike | None = None,
+        cone: Cone | None = None,
+        names: Names = None,
+    ) -> Preference:
+        """The preference of given matrices: `B_g F + b_g <= 0`, `B_h F + b_h == 0`, ordered by `Cone(A)`.
+
+        Args:
+            A: the order's rows (k, m), of any length; not together with `cone`.
+            B_g: inequalities (m_g, m).
+            b_g: their constants (m_g,); None is zero.
+            B_h: equalities (m_h, m).
+            b_h: their constants (m_h,); None is zero.
+            margins: how many standard errors the inequalities keep away from 0 in training, (m_g,) or one for all;
+                None is zero.
+            cone: as for `Preference`.
+            names: the losses (m,); None is f1..fm.
+
+        Raises:
+            InputError: for shapes that do not fit each other, or if nothing is given.
+        """
+        if A is not None and cone is not None:
+            raise InputError("A, cone: expected one of them, found both; A is the cone's matrix")
+        cone = cone if A is None else Cone(A)
+        inequalities, equalities = read_rows(B_g, b_g, "g"), read_rows(B_h, b_h, "h")
+        named = as_objectives(names, common_size(cone, inequalities, equalities))
+        wanted = [
+            *row_constraints(named.names, inequalities, "<="),
+            *row_constraints(named.names, equalities, "=="),
+        ]
+        order = None if A is None else as_matrix(A, "A")
+        preference = cls._of(**assembly.assemble(named, wanted, (), cone, None, order))
+        return preference if margins is None else preference._with_margins(margins, "margins")
+
+    @classmethod
+    def pareto(cls, m: int, *, cone: Cone | None = None, names: Names = None) -> Preference:
+        """Nothing but the order of m losses.
+
+        Raises:
+            InputError: when `m` is no positive integer.
+        """
+        return cls(as_objectives(names, Cone.orthant(m).m), cone=cone)
+
+    @classmethod
+    def stack(cls, preferences: Iterable[Preference]) -> Preference:
+        """Several preferences in one, for batched work.
+
+        Matrices get a leading dimension: A (P, k, m), B_g (P, m_g, m) and so on, with the largest k, m_g and
+        m_h. Short ones are padded by rows whose multipliers stay 0: zeros, with b_g = -1. The tensors of the first
+        say on which device and in which dtype.
+
+        Args:
+            preferences: P single preferences over the same names.
+
+        Raises:
+            InputError: for none, for stacks among them, or for names that differ.
+        """
+        return cls._of(**stack_fields(tuple(preferences)))
+
+    # the losses' point of view ------------------------------------------------------------------------
+
+    def values(self, losses: ArrayLike) -> tuple[Tensor, Tensor]:
+        """`G = B_g F + b_g` and `H = B_h F + b_h`.
+
+        Args:
+            losses: F (..., m); for a stack (..., P, m) or (m,). Half precision is computed in float32.
+
+        Returns:
+            G (..., m_g) and H (..., m_h), on the losses' device.
+        """
+        F = self._read_losses(losses)
+        return self._affine(self.B_g, self.b_g, F), self._affine(self.B_h, self.b_h, F)
+
+    def violation(self, losses: ArrayLike) -> Tensor:
+        """`[G]_+` then `|H|`, (..., m_g + m_h), for losses (..., m)."""
+        G, H = self.values(losses)
+        return torch.cat([G.clamp(min=0), H.abs()], dim=-1)
+
+    def is_satisfied(self, losses: ArrayLike, atol: float = 1e-6) -> Tensor:
+        """Whether the largest violation is at most `atol`: booleans (...) for losses (..., m)."""
+        return (self.violation(losses) <= atol).all(dim=-1)
+
+    def _read_losses(self, losses: ArrayLike) -> Tensor:
+        F = as_losses(losses, self.m)
+        if self.members and F.ndim > 1 and F.shape[-2] not in (1, len(self)):
+            raise InputError(f"losses: expected shape (..., {len(self)}, {self.m}), found {tuple(F.shape)}")
+        return F
+
+    @staticmethod
+    def _affine(B: Tensor, b: Tensor, F: Tensor) -> Tensor:
+        return (B.to(F) @ F.unsqueeze(-1)).squeeze(-1) + b.to(F)
+
+    # other preferences --------------------------------------------------------------------------------
+
+    def with_margin(self, z: ArrayLike) -> Preference:
+        """All inequalities with margins of `z` standard errors, in place of any they had.
+
+        In noisy training `G <= 0` becomes `G + z * standard error of G <= 0`; see `margins`.
+
+        Args:
+            z: a margin for all rows, or one for each (m_g,); finite, not negative.
+
+        Raises:
+            InputError: when there is no inequality, or for margins that do not fit.
+
+        Example:
+            >>> p = Preference.parse("a <= 0.1; b <= a").with_margin([1.64, 0])
+            >>> print(p)
+            minimize a, b
+            subject to a <= 0.1 (margin 1.64 standard errors)
+                       b <= a
+            >>> p.margins.tolist()
+            [1.64, 0.0]
+        """
+        self._check_single("with_margin")
+        if self.m_g == 0:
+            raise InputError("with_margin: only inequalities take a margin, found none; write '<='")
+        return self._with_margins(z, "z")
+
+    def _with_margins(self, z: ArrayLike, argument: str) -> Preference:
+        margins = to_float64(z, argument)
+        margins = margins.expand(self.m_g) if margins.ndim == 0 else margins
+        if margins.shape == self.margins.shape == (0,):
+            return self
+        margins = as_vector(margins, argument, self.m_g)
+        wanted = with_margins(self.constraints, margins.tolist())
+        fields = assembly.assemble(Objectives(self.names, self.measured), wanted)
+        if self._ray is not None:
+            fields |= {"_ray": self._ray, "through": self.through, "notes": self.notes}
+        return self._of(**{**fields, **self._order}).to(self.A.device, self.A.dtype)
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Preference:
+        """The same preference with all its tensors, and those of its members, on a device and in a dtype.
+
+        The cone stays as it is, float64 on the CPU. `minimize` and the subprograms want a preference there too.
+
+        Args:
+            device: where to; None leaves them where they are.
+            dtype: a floating dtype; None leaves it.
+
+        Returns:
+            The moved preference, or this one where nothing changes.
+
+        Raises:
+            InputError: for a dtype that is not floating, or in the place of the device.
+
+        Example:
+            >>> Preference.ray([1.0, 2.0]).to(dtype=torch.float32).B_h.dtype
+            torch.float32
+        """
+        moved = moved_fields(self, device, dtype)
+        return self._of(**{**vars(self), **moved}) if moved else self
+
+    def __and__(self, other: Preference) -> Preference:
+        """Both preferences at once: the constraints of the one, then of the other.
+
+        Raises:
+            InputError: when names, cones or minimised expressions differ.
+            ContradictionError: when they cannot both be had.
+        """
+        if not isinstance(other, Preference):
+            return NotImplemented
+        self._check_single("&")
+        other._check_single("&")
+        if self.names != other.names:
+            raise InputError(f"&: expected the same names, found {self.names} and {other.names}")
+        order = self if self.cone is not None else other
+        if other.cone is not None and not assembly.is_same_cone(order.cone, other.cone):
+            raise InputError(f"&: expected the same cone, or one without, found {self.cone} and {other.cone}")
+        named = Objectives(self.names, measured_of(self, other))
+        if self.constraints and other.constraints:
+            fields = assembly.assemble(named, self.constraints + other.constraints)
+        else:
+            fields = {**vars(self if self.constraints else other), "measured": named.measured}
+        return self._of(**{**fields, **order._order}).to(self.A.device, self.A.dtype)
+
+    @property
+    def _order(self) -> dict[str, Any]:
+        return {"minimized": self.minimized, "cone": self.cone, "A": self.A}
+
+    # size and text ------------------------------------------------------------------------------------
+
+    @property
+    def m(self) -> int:
+        """The number of losses."""
+        return len(self.names)
+
+    @property
+    def quantities(self) -> tuple[str, ...]:
+        """The names that no row of A (of any member of a stack) touches: constrained, perhaps, but not minimised."""
+        touched = (self.A != 0).flatten(end_dim=-2).any(dim=0).tolist()
+        return tuple(name for name, is_touched in zip(self.names, touched, strict=True) if not is_touched)
+
+    @property
+    def m_g(self) -> int:
+        """The number of inequality rows."""
+        return self.B_g.shape[-2]
+
+    @property
+    def m_h(self) -> int:
+        """The number of equality rows."""
+        return self.B_h.shape[-2]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """(P,) of a stack, () of a single preference."""
+        return tuple(self.A.shape[:-2])
+
+    def __len__(self) -> int:
+        self._check_stack("len()")
+        return len(self.members)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, index: int) -> Preference:
+        self._check_stack("[...]")
+        return self.members[index]
+
+    def __iter__(self) -> Iterator[Preference]:
+        self._check_stack("iteration")
+        return iter(self.members)
+
+    def __str__(self) -> str:
+        return whole_text(self)
+
+    def __repr__(self) -> str:
+        return summary(self)
+
+    def _check_single(self, what: str) -> None:
+        if self.members:
+            raise InputError(f"{what}: expected a single preference, found a stack; use its members")
+
+    def _check_stack(self, what: str) -> None:
+        if not self.members:
+            raise InputError(f"{what}: expected a stack, found a single preference; write Preference.stack([p])")
+
+
+def _read_names(names: Objectives | Sequence[str]) -> Objectives:
+    if isinstance(names, str) or not isinstance(names, Objectives | Sequence):
+        raise InputError(f"names: expected ferero.objectives(...) or a list, found {names!r} ({type(names).__name__})")
+    return as_objectives(names, len(names))

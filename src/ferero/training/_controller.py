@@ -1,0 +1,374 @@
+"""The steering state: values of losses in, weights out. It is the only object of the library that keeps state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ferero.errors import InputError
+from ferero.methods._ferero_pi import FereroPI
+from ferero.methods._method import Diagnosis, Method, Observation, check_method
+from ferero.methods._ray import check_understood
+from ferero.methods._rows import rows_of
+from ferero.preference import Preference
+from ferero.preference._inputs import no_preference
+from ferero.training import _buffers as buffers
+from ferero.training._held_out import Correction, correct
+from ferero.training._record import Record, advance_record, shift_record, tracked
+from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
+from ferero.training._write import write
+
+__all__ = ["Controller", "ControllerState", "advance"]
+
+_PER_ROW = ("updates", "last", "mean", "variance", "covariance", "long_mean", "side", "turns")  # of a record
+
+
+@dataclass(frozen=True, eq=False)
+class ControllerState:
+    """Everything the next step depends on, for one model or, with a leading dimension, for K of them.
+
+    Attributes:
+        weights: Those of the last step, (..., m).
+        multipliers: The same, (..., k + m_g + m_h).
+        method: The method's own state.
+        correction: What held-out values have taught.
+        record: What the report needs.
+    """
+
+    weights: Tensor
+    multipliers: Tensor
+    method: Any
+    correction: Correction
+    record: Record
+
+    @classmethod
+    def first(cls, preference: Preference, method: Method[Any]) -> ControllerState:
+        """Before the first step."""
+        batch, m, rows = preference.batch_shape, preference.m, preference.m_g + preference.m_h
+        return cls(
+            preference.A.mean(dim=-2),
+            torch.zeros(*batch, preference.A.shape[-2] + rows, dtype=torch.float64),
+            method.init(preference),
+            Correction.none(*batch, m),
+            Record.empty(m, rows, batch),
+        )
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Its tensors by name, such as ``record_mean``."""
+        found = {"weights": self.weights, "multipliers": self.multipliers}
+        for prefix, part in (("method", self.method), ("correction", self.correction), ("record", self.record)):
+            found |= buffers.named(prefix, part)
+        return found
+
+
+def advance(
+    preference: Preference,
+    method: Method[Any],
+    state: ControllerState,
+    values: Tensor,
+    *,
+    present: Tensor | None = None,
+    gramian: Tensor | None = None,
+    slopes: Tensor | None = None,
+    beside: AbstractContextManager[None] | None = None,
+) -> tuple[ControllerState, bool]:
+    """One step: correct the values by what was measured elsewhere, ask the method for weights, keep a record.
+
+    Args:
+        preference: What is wanted; a stack of K for K models.
+        method: Who decides.
+        state: Of the last step.
+        values: The losses, (..., m), finite, float64.
+        present: Which of them arrived, (m,), bool; None for all.
+        gramian: (..., m, m), for methods that read it.
+        slopes: (..., m), the same.
+        beside: Where the record, for which no weight waits, may be made.
+
+    Returns:
+        The next state, and whether the method gives multipliers.
+    """
+    correction = state.correction
+    corrected = correction.apply(values)
+    known = present
+    if preference.measured:  # a metric counts from its first measurement on
+        measured = (correction.observed > 0) | ~_is_metric(preference, values.device)
+        known = measured if present is None else measured & present
+    with nullcontext() if beside is None else beside:
+        rows = rows_of(preference, values.device, values.dtype)
+        record = advance_record(state.record, rows, values, corrected, present)
+    observation = Observation(corrected, gramian=gramian, slopes=slopes, present=known)
+    decision, of_method = method.update(preference, observation, state.method)
+    weights = decision.weights.to(state.weights.dtype)
+    weights = correction.weights(weights) if preference.measured else weights
+    multipliers = state.multipliers if decision.multipliers is None else decision.multipliers
+    return ControllerState(weights, multipliers, of_method, correction, record), decision.multipliers is not None
+
+
+@lru_cache(maxsize=256)
+def _is_metric(preference: Preference, device: torch.device) -> Tensor:
+    """Which losses are metrics in units of their own, (m,), bool; kept, since it is asked for at every step."""
+    return torch.tensor([name in preference.measured for name in preference.names], device=device)
+
+
+class Controller(nn.Module):
+    """``weights = controller.step(values)``: the weights that steer losses to where the preference wants them.
+
+    Values come from where you have them and weights go where you need them: no graph, no optimizer. `Steer` puts one
+    behind a loss function, `Stepper` behind a whole step, `train_front` one behind K models. A module without
+    parameters, whose state is saved, loaded and moved as buffers.
+
+    Args:
+        preference: What is wanted; a stack (`Preference.stack`) steers K models at once.
+        method: `FereroPI` if None.
+
+    Attributes:
+        weights: Those of the last step, (m,), for a stack (K, m).
+        multipliers: The same, (k + m_g + m_h,) or (K, k + m_g + m_h).
+        is_good: Whether the values of the last step were finite, () or (K,).
+
+    Raises:
+        InputError: No preference, or no instance of a method.
+        UnsupportedError: The method does not understand the preference.
+
+    Example:
+        >>> import ferero
+        >>> f = ferero.objectives("zh", "en")
+        >>> controller = ferero.Controller(ferero.Preference(f, [f.zh <= 1.0], minimize=f.en))
+        >>> weights = controller.step(torch.tensor([2.0, 1.0]))
+        >>> bool(weights[0] > weights[1])  # zh is over its bound
+        True
+    """
+
+    weights: Tensor
+    multipliers: Tensor
+
+    def __init__(self, preference: Preference, method: Method[Any] | None = None) -> None:
+        super().__init__()
+        self.preference, self.method = preference, FereroPI() if method is None else method
+        self._check_arguments()
+        first = ControllerState.first(self.preference, self.method)
+        self._kind = type(first.method)
+        tensors = first.tensors()
+        if "slopes" in self.method.requires:
+            tensors["slopes"] = torch.zeros_like(first.weights)
+        for name, tensor in tensors.items():
+            self.register_buffer(name, tensor.detach().clone())
+        self.has_multipliers = False
+        self.is_good = torch.ones(preference.batch_shape, dtype=torch.bool, device="cpu")
+
+    def _check_arguments(self) -> None:
+        if not isinstance(self.preference, Preference):
+            raise InputError(f"preference: {no_preference(self.preference)}.")
+        check_method(self.method)
+        for member in self.preference.members or (self.preference,):
+            check_understood(self.method, member)
+
+    @property
+    def state(self) -> ControllerState:
+        """What the next step depends on."""
+        return ControllerState(
+            self.weights,
+            self.multipliers,
+            self._load("method", self._kind),
+            self._load("correction", Correction),
+            self._load("record", Record),
+        )
+
+    @property
+    def record(self) -> Record:
+        """What the report needs."""
+        record: Record = self._load("record", Record)
+        return record
+
+    def step(
+        self,
+        values: Tensor,
+        *,
+        present: Tensor | None = None,
+        gramian: Tensor | None = None,
+        slopes: Tensor | None = None,
+    ) -> Tensor:
+        """The weights for this step. A model whose values are not finite keeps its state and gets weights of 0.
+
+        Args:
+            values: The losses, (m,), or (K, m) for a stack.
+            present: Which of them arrived, (m,), bool; None for all.
+            gramian: (..., m, m), for methods that read it.
+            slopes: What the last step did, (..., m), for methods that read it; None for what `learn_slopes` was told.
+
+        Returns:
+            (..., m), float64.
+        """
+        F = values.detach().to(self.weights)
+        if F.shape != self.weights.shape:
+            raise InputError(
+                f"values: expected shape {tuple(self.weights.shape)}, one number for each of "
+                f"{', '.join(self.preference.names)}, found {tuple(F.shape)}."
+            )
+        is_good = (torch.isfinite(F) if present is None else torch.isfinite(F) | ~present).all(dim=-1)
+        if gramian is not None:
+            is_good = is_good & torch.isfinite(gramian.square()).all(dim=-1).all(dim=-1)  # solvers multiply entries
+            unit = torch.eye(F.shape[-1], dtype=F.dtype, device=F.device)
+            gramian = torch.where(is_good[..., None, None], gramian, unit)
+        F = torch.where(torch.isfinite(F) & is_good[..., None], F, 1.0)
+        if slopes is None and "slopes" in self.method.requires:
+            slopes = self.get_buffer("slopes")
+        state, has_multipliers = advance(
+            self.preference, self.method, self.state, F, present=present, gramian=gramian, slopes=slopes
+        )
+        self.has_multipliers = has_multipliers
+        self.is_good = is_good
+        self._write(state.tensors(), is_good)
+        self.get_buffer("record_skipped").add_(~is_good)
+        return torch.where(is_good[..., None], state.weights, 0.0)
+
+    def learn_slopes(self, slopes: Tensor) -> None:
+        """Take in what this step did, (..., m), to the models that took one."""
+        self._write({"slopes": slopes}, self.is_good)
+
+    def refuse(self, is_bad: Tensor) -> None:
+        """Say which models, () or (K,), take no step after all, their gradients not being finite."""
+        self.get_buffer("record_skipped").add_(self.is_good & is_bad)
+        self.is_good = self.is_good & ~is_bad
+
+    def observe(self, measured: Tensor, arrived: Tensor, where: Tensor | None = None) -> None:
+        """Take in values measured elsewhere, (..., m), for those losses that arrived, (m,) bool; see `_held_out`.
+
+        They correct an offset on the training values and never replace them.
+
+        Args:
+            measured: Held-out losses, or metrics declared by ``objectives(measured=...)``.
+            arrived: Which of them were measured.
+            where: A boolean scalar on the device: False leaves all as it was.
+        """
+        old, record = self.state.correction, self.record
+        good = arrived & torch.isfinite(measured) & (record.seen > 0)
+        new = correct(old, torch.where(good, measured, 0.0), good, tracked(record), self._metrics)
+        moved = self._moved(record, old, new)
+        tensors = {f"correction_{field.name}": getattr(new, field.name) for field in fields(new)}
+        tensors |= {f"record_{field.name}": getattr(moved, field.name) for field in fields(moved)}
+        self._write(tensors, where)
+
+    # what happened -------------------------------------------------------------------------------------
+
+    @property
+    def losses(self) -> Tensor:
+        """Today's losses (..., m), denoised and corrected by what was observed; NaN for one that never arrived."""
+        record = self.record
+        return torch.where(record.seen > 0, self.state.correction.apply(tracked(record)), torch.nan)
+
+    @property
+    def violation(self) -> Tensor:
+        """``[G]_+`` then ``|H|`` of today's losses, (..., m_g + m_h)."""
+        return self.preference.violation(self.losses)
+
+    def report(self) -> Report:
+        """Whether every constraint is met, and what stands in the way where it is not; of a single model.
+
+        Raises:
+            InputError: A stack, which has :meth:`reports`.
+        """
+        if self.preference.members:
+            raise InputError("report: expected a single preference, found a stack; call reports().")
+        return self.reports()[0]
+
+    def reports(self) -> list[Report]:
+        """The report of every model."""
+        diagnosis = diagnosis_of(self.method, self.preference, self._load("method", self._kind))
+        return [self._report(k, diagnosis) for k in range(len(self.preference.members) or 1)]
+
+    def multipliers_of(self, k: int) -> Tensor | None:
+        """Those of model k, as its own preference counts them; None for methods that have none."""
+        if not self.has_multipliers:
+            return None
+        return self.multipliers[k, self._columns(k)].cpu()
+
+    def metrics(self) -> dict[str, float]:
+        """Figures for a logger, of a single model; ``ferero/merit`` is lowest at the best feasible checkpoint."""
+        return metrics_of(self.preference, self.losses, self.weights, self.multipliers, self.record)
+
+    def _report(self, k: int, of_all: Diagnosis | None) -> Report:
+        if not self.preference.members:
+            return make_report(
+                self.preference,
+                of_all,
+                self.record,
+                losses=self.losses,
+                change=torch.zeros_like(self.losses),
+                multipliers=self.multipliers,
+                observed=self.get_buffer("correction_observed"),
+            )
+        rows = self._rows(k)
+        named = {field.name: self.get_buffer(f"record_{field.name}")[k] for field in fields(Record)}
+        record = Record(**{name: tensor[rows] if name in _PER_ROW else tensor for name, tensor in named.items()})
+        today = self.state.correction.apply(tracked(self.record))[k]
+        return make_report(
+            self.preference.members[k],
+            None if of_all is None else Diagnosis(of_all.saturated[k, rows]),
+            record,
+            losses=today,
+            change=torch.zeros_like(today),
+            multipliers=self.multipliers[k, self._columns(k)],
+            observed=self.get_buffer("correction_observed")[k],
+        )
+
+    def _rows(self, k: int) -> Tensor:
+        """Which rows of the stack are those of model k's own preference."""
+        own, m_g = self.preference.members[k], self.preference.m_g
+        found = [*range(own.m_g), *range(m_g, m_g + own.m_h)]
+        return torch.tensor(found, dtype=torch.int64, device=self.weights.device)
+
+    def _columns(self, k: int) -> Tensor:
+        """Which multipliers of the stack are those of model k's own preference."""
+        own, all_A = self.preference.members[k].A.shape[-2], self.preference.A.shape[-2]
+        return torch.cat([torch.arange(own, device=self.weights.device), all_A + self._rows(k)])
+
+    # its tensors ---------------------------------------------------------------------------------------
+
+    def reset(self) -> None:
+        """Forget everything, as if nothing had been seen yet."""
+        for name, tensor in ControllerState.first(self.preference, self.method).tensors().items():
+            self.get_buffer(name).copy_(tensor)
+        if "slopes" in self._buffers:
+            self.get_buffer("slopes").zero_()
+
+    def _load(self, prefix: str, kind: type[Any]) -> Any:
+        return buffers.load(self, prefix, kind)
+
+    def _moved(self, record: Record, old: Correction, new: Correction) -> Record:
+        rows = rows_of(self.preference, record.mean.device, record.mean.dtype)
+        return shift_record(record, rows, old, new, self._metrics)
+
+    @property
+    def _metrics(self) -> Tensor:
+        return _is_metric(self.preference, self.weights.device)
+
+    def take(self, tensors: dict[str, Tensor]) -> None:
+        """Go on where another one was, whose buffers these are."""
+        self._write(tensors, None)
+
+    def _write(self, new: dict[str, Tensor], where: Tensor | None) -> None:
+        """Write into the buffers, in place wherever the shape is that of before; where ``where`` is False, nothing."""
+        old: dict[str, Any] = self._buffers  # get_buffer would take longer than the writing
+        grown = [name for name, tensor in new.items() if tensor.shape != old[name].shape]
+        for name in grown:  # a method whose state has grown
+            old[name] = new.pop(name).detach().clone()
+        write([old[name] for name in new], list(new.values()), where)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Controller:  # noqa: ARG002  # nn.Module's
+        """Move the buffers to another device, but keep their precision whatever ``half()`` says."""
+        was_meta = any(buffer.is_meta for buffer in self.buffers())
+        for name, buffer in list(self.named_buffers()):
+            device = fn(buffer).device
+            setattr(self, name, torch.empty_like(buffer, device=device) if buffer.is_meta else buffer.to(device))
+        if not self.weights.is_meta:
+            self.is_good = self.is_good.to(self.weights.device)
+        if was_meta and not self.weights.is_meta:
+            self.reset()
+        return self

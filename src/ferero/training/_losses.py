@@ -1,0 +1,169 @@
+"""Reads what a training loop passes as its losses: a tensor, a list, or values by name, some of them missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from ferero.errors import InputError, UnknownNameError
+from ferero.preference._objectives import did_you_mean
+
+__all__ = ["Counts", "Losses", "Reading", "check_attached", "read_losses"]
+
+Number: TypeAlias = Tensor | float
+Losses: TypeAlias = Tensor | Sequence[Number | None] | Mapping[str, Number | None]
+Counts: TypeAlias = Number | Sequence[float] | Mapping[str, Number] | None
+_WIDE = (torch.float32, torch.float64)
+
+
+class Reading(NamedTuple):
+    """The losses of one batch.
+
+    Attributes:
+        values: With the graph, (m,), float32 or wider; 0 where a loss is missing.
+        counts: How many examples are behind each, (m,), 0 where it is missing; None for one each.
+    """
+
+    values: Tensor
+    counts: Tensor | None
+
+
+def read_losses(
+    losses: Losses, counts: Counts, names: Sequence[str], device: torch.device, keep_graph: bool = False
+) -> Reading:
+    """Put the losses of one batch into one tensor.
+
+    Args:
+        losses: (m,), m scalars, or scalars by name; a name may be absent or None.
+        counts: The examples behind them: one number for all, (m,), or by name; None for one each.
+        names: The losses' names, (m,).
+        device: Where to put numbers that come without one.
+        keep_graph: Whether a loss with a count of 0 stays in the graph, with a gradient of 0, as it must where other
+            processes wait for this one's backward pass; else it is cut off, which is safe even if it is NaN.
+
+    Raises:
+        InputError: A wrong number, shape or kind.
+        UnknownNameError: A name that is none of the losses'.
+    """
+    if isinstance(losses, Tensor) and losses.shape == (len(names),) and counts is None and not losses.is_complex():
+        return Reading(losses if losses.dtype in _WIDE else losses.float(), None)
+    values = _by_position(losses, names, "losses")
+    amounts = _amounts(counts, names)
+    present = [v is not None and (keep_graph or _may_be_some(n)) for v, n in zip(values, amounts, strict=True)]
+    tensors = [_scalar(value, name, device) for value, name, here in zip(values, names, present, strict=True) if here]
+    zero = _zero_like(tensors, device)
+    given = iter(tensors)
+    stacked = torch.stack([next(given).to(zero) if here else zero for here in present])
+    if all(present) and counts is None:
+        return Reading(stacked, None)
+    numbers = [n if here else 0 for n, here in zip(amounts, present, strict=True)]
+    known = _count_tensor(numbers, stacked)
+    return Reading(torch.where(known > 0, stacked, zero), known)
+
+
+def check_attached(losses: Losses, names: Sequence[str], counts: Counts = None) -> None:
+    """Refuse losses that no gradient can flow through.
+
+    Raises:
+        InputError: Naming the first of them.
+    """
+    if isinstance(losses, Tensor):
+        found = [] if losses.requires_grad else list(names[:1])
+    else:
+        present = zip(names, _by_position(losses, names, "losses"), _amounts(counts, names), strict=True)
+        found = [
+            name
+            for name, value, count in present
+            if value is not None and _may_be_some(count) and not getattr(value, "requires_grad", False)
+        ]
+    if found:
+        raise InputError(
+            f"losses: {found[0]!r} is not attached to the graph, so no gradient can reach the model; pass the loss "
+            "itself, not its .item() or .detach(), with gradients enabled and something to train behind it. For one "
+            "that is missing in this batch pass None, and not 0. For a "
+            f"metric without a gradient pass a differentiable surrogate here, and to a Steer its measured value by "
+            f"steer.observe({found[0]}=...)."
+        )
+
+
+def _by_position(values: Any, names: Sequence[str], what: str) -> list[Number | None]:
+    if isinstance(values, Mapping):
+        known = set(names)
+        for name in values:
+            if name not in known:
+                hint = did_you_mean(str(name), names)
+                raise UnknownNameError(
+                    f"{what}: there is no loss {name!r}{hint}{'' if hint.endswith('?') else '.'} Losses have the "
+                    "preference's names, which Preference.ray and its like take by names=."
+                )
+        return [values.get(name) for name in names]
+    if isinstance(values, Tensor):
+        if values.ndim == 0 and len(names) == 1:
+            return [values]
+        if values.ndim == 0:
+            raise InputError(
+                f"{what}: expected one for each of {', '.join(names)}, found a single number; pass them together, "
+                f"{{{names[0]!r}: ..., {names[1]!r}: ...}}."
+            )
+        if values.shape != (len(names),):
+            raise InputError(
+                f"{what}: expected shape ({len(names)},), one number for each of {', '.join(names)}, found "
+                f"{tuple(values.shape)}; reduce each to one number."
+            )
+        return list(values.unbind())
+    if isinstance(values, Sequence) and not isinstance(values, str):
+        if len(values) != len(names):
+            raise InputError(f"{what}: expected {len(names)} of them ({', '.join(names)}), found {len(values)}.")
+        return list(values)
+    raise InputError(
+        f"{what}: expected a tensor ({len(names)},), a list or {{name: value}}, found {type(values).__name__}."
+    )
+
+
+def _amounts(counts: Counts, names: Sequence[str]) -> list[Number]:
+    """One count for each loss; those not mentioned count 1."""
+    if counts is None:
+        return [1.0] * len(names)
+    amounts: list[Number]
+    if isinstance(counts, Real) or (isinstance(counts, Tensor) and counts.ndim == 0):
+        amounts = [counts] * len(names)  # type: ignore[list-item]
+    else:
+        amounts = [1.0 if n is None else n for n in _by_position(counts, names, "counts")]
+    for name, n in zip(names, amounts, strict=True):
+        if not isinstance(n, Tensor) and not 0 <= n < float("inf"):
+            raise InputError(f"counts: expected a finite number >= 0 for {name!r}, found {n!r}.")
+    return amounts
+
+
+def _may_be_some(count: Number) -> bool:
+    """Whether a count may be above 0; what a tensor says is asked on its device."""
+    return isinstance(count, Tensor) or count > 0
+
+
+def _scalar(value: Any, name: str, device: torch.device) -> Tensor:
+    if not isinstance(value, Tensor):
+        if not isinstance(value, Real):
+            raise InputError(f"losses: expected a scalar for {name!r}, found {type(value).__name__}.")
+        return torch.tensor(float(value), device=device)
+    if value.numel() != 1 or value.is_complex():
+        raise InputError(
+            f"losses: expected one real number for {name!r}, found shape {tuple(value.shape)}; take its mean."
+        )
+    return value if value.ndim == 0 else value.reshape(())
+
+
+def _zero_like(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
+    """A zero in the widest type of the losses, where they are."""
+    is_wide = any(tensor.dtype == torch.float64 for tensor in tensors)
+    where = tensors[0].device if tensors else device
+    return torch.zeros((), dtype=torch.float64 if is_wide else torch.float32, device=where)
+
+
+def _count_tensor(counts: Sequence[Number], like: Tensor) -> Tensor:
+    if any(isinstance(count, Tensor) for count in counts):
+        return torch.stack([torch.as_tensor(count, dtype=like.dtype, device=like.device) for count in counts])
+    return torch.tensor([float(count) for count in counts], dtype=like.dtype, device=like.device)

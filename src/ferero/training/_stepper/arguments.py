@@ -1,0 +1,128 @@
+"""What a stepper refuses at once."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, get_args
+
+import torch
+from torch import Tensor, distributed, nn
+
+from ferero.errors import InputError, UnsupportedError
+from ferero.methods._method import Method, check_method
+from ferero.methods._ray import check_understood
+from ferero.preference import Preference
+from ferero.preference._inputs import no_preference
+from ferero.training._stepper.slopes import SlopeKind
+from ferero.training._stepper.wrappers import check_wrapping
+
+__all__ = ["check_model", "check_options", "check_steering"]
+
+
+def check_steering(method: Method[Any], preference: Preference) -> None:
+    """Refuse a method that is none, or does not know the preference.
+
+    Raises:
+        InputError: No single preference, or no instance of a method.
+        UnsupportedError: The method says so, or the preference speaks of metrics.
+    """
+    if not isinstance(preference, Preference):
+        raise InputError(f"preference: {no_preference(preference)}.")
+    if preference.members:
+        raise InputError("preference: expected a single one, found a stack; make one stepper for each of them.")
+    check_method(method, "ferero.FereroSA()")
+    if preference.measured:
+        raise UnsupportedError(
+            f"preference: {', '.join(preference.measured)} can only be measured, and a stepper reads losses; use "
+            "ferero.Steer and steer.observe."
+        )
+    check_understood(method, preference)
+
+
+def check_options(
+    *,
+    slopes: Any,
+    accumulate: Any,
+    chunk: Any,
+    clip_norm: Any,
+    step_size: Any,
+    on_nonfinite: Any,
+    split: Any,
+    loss_fn: Any,
+    scaler: Any,
+    generator: Any,
+) -> None:
+    """Refuse values that mean nothing.
+
+    Raises:
+        InputError: Naming the argument.
+    """
+    if slopes not in get_args(SlopeKind):
+        kinds = ", ".join(f'"{kind}"' for kind in get_args(SlopeKind))
+        raise InputError(f"slopes: expected one of {kinds}, found {slopes!r}.")
+    for name, count in (("accumulate", accumulate), ("chunk", chunk)):
+        if type(count) is not int or count < 1:
+            raise InputError(f"{name}: expected a whole number >= 1, found {count!r}.")
+    for name, size in (("clip_norm", clip_norm), ("step_size", step_size)):
+        if size is not None and not (isinstance(size, int | float) and 0 < size < math.inf):
+            raise InputError(f"{name}: expected a positive finite number or None, found {size!r}.")
+    if on_nonfinite not in ("raise", "skip"):
+        raise InputError(f'on_nonfinite: expected "raise" or "skip", found {on_nonfinite!r}.')
+    if split is not None and not callable(split):
+        raise InputError(f"split: expected a function from a batch to its two halves, found {type(split).__name__}.")
+    if not callable(loss_fn):
+        raise InputError(f"loss_fn: expected a function of model and batch, found {type(loss_fn).__name__}.")
+    if scaler is not None and not hasattr(scaler, "unscale_"):
+        raise InputError(f"scaler: expected a torch.amp.GradScaler or None, found {type(scaler).__name__}.")
+    if generator is not None and not isinstance(generator, torch.Generator):
+        raise InputError(f"generator: expected a torch.Generator or None, found {type(generator).__name__}.")
+
+
+def check_model(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    parameters: Sequence[Tensor],
+    *,
+    method: Method[Any],
+    slopes: SlopeKind,
+    step_size: float | None,
+    group: distributed.ProcessGroup | None,
+) -> None:
+    """Refuse models and optimizers with which the step could not be right.
+
+    Raises:
+        InputError: No module, no optimizer, or nothing to train.
+        UnsupportedError: See `check_wrapping`.
+    """
+    if not isinstance(model, nn.Module):
+        raise InputError(f"model: expected a torch.nn.Module, found {type(model).__name__}; wrap it in one.")
+    if not hasattr(optimizer, "param_groups"):
+        raise InputError(f"optimizer: expected a torch optimizer, found {type(optimizer).__name__}.")
+    if not parameters:
+        raise InputError("optimizer: expected parameters that require a gradient, found none.")
+    if not {id(p) for p in parameters} & {id(p) for p in model.parameters()}:
+        raise InputError("optimizer: expected parameters of the model among its own, found none; is it another's?")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise UnsupportedError("optimizer: LBFGS evaluates its losses itself; take one that steps on given gradients.")
+    whole, has_slopes = None, "slopes" in method.requires
+    if "gramian" in method.requires:
+        whole = f"the gramian of {type(method).__name__}"
+    elif has_slopes and slopes != "realized":
+        whole = f'slopes="{slopes}"'
+    looks_twice = has_slopes and slopes == "realized"
+    if looks_twice and step_size is None:
+        _check_rates(optimizer)
+    check_wrapping(model, parameters, group=group, whole=whole, looks_twice=looks_twice)
+
+
+def _check_rates(optimizer: torch.optim.Optimizer) -> None:
+    """Warn where the first group's learning rate does not stand for all of them."""
+    rates = [float(group["lr"]) for group in optimizer.param_groups]
+    if max(rates) > 2 * rates[0]:
+        warnings.warn(
+            f"slopes: they are divided by the first group's learning rate, {rates[0]:g}, and others are up to "
+            f"{max(rates):g}; pass step_size= (that of the parameters that matter), or list their group first.",
+            stacklevel=4,
+        )
