@@ -14,7 +14,7 @@ from tests.lab.speech.test_speech_story import PLAN, _found
 
 from ferero.errors import InputError
 from ferero_lab.experiments import registry
-from ferero_lab.experiments.speech.story import tell_story
+from ferero_lab.speech.experiment.story import tell_story
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -38,7 +38,7 @@ def test_what_a_page_links_to_exists(page: Path) -> None:
 def test_files_and_tests_that_a_page_names_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for name, test in re.findall(r"`((?:tests|ferero|ferero_lab|examples)/[\w/]+\.py)(?:::(\w+))?`", text):
-        file = next((place / name for place in (ROOT, ROOT / "src") if (place / name).exists()), None)
+        file = next((place / name for place in (ROOT, ROOT / "src", ROOT / "lab") if (place / name).exists()), None)
         assert file is not None, name
         assert not test or f"def {test}(" in file.read_text(encoding="utf-8"), f"{name}::{test}"
 

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import measured_tables
 import pytest
 
-from ferero.training.report import Status
+from ferero.training._report import Status
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -137,7 +137,7 @@ def test_dark_pages_have_the_paper_of_dark_pictures(site: dict[Path, Page]) -> N
     pytest.importorskip("matplotlib")
     from matplotlib.figure import Figure
 
-    from ferero.plot.style import page_of, theme
+    from ferero.plot.style._style import page_of, theme
 
     with theme(dark=True):
         paper = page_of(Figure().add_subplot()).paper

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import torch
 
-from ferero.fronts.sweep import sweep
-from ferero.fronts.trained import Course, Trained
+from ferero.fronts._sweep.sweep import sweep
+from ferero.fronts._trained import Course, Trained
 
 
 def place(preference):

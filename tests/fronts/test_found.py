@@ -8,7 +8,7 @@ import torch
 
 from ferero.errors import InputError, UnsupportedError
 from ferero.fronts import Front
-from ferero.fronts.trained import Course, Trained
+from ferero.fronts._trained import Course, Trained
 from ferero.optimize import minimize
 from ferero.preference import Preference, objectives
 

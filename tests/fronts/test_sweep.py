@@ -21,10 +21,10 @@ import torch
 from tests.fronts import sweep_jobs as jobs
 
 from ferero.errors import FereroError, InputError
-from ferero.fronts.sweep import sweep
-from ferero.fronts.sweeping.failure import SweepError
-from ferero.fronts.sweeping.store import Store
-from ferero.fronts.trained import Trained
+from ferero.fronts._sweep.failure import SweepError
+from ferero.fronts._sweep.store import Store
+from ferero.fronts._sweep.sweep import sweep
+from ferero.fronts._trained import Trained
 from ferero.optimize import minimize
 from ferero.preference import Preference, objectives
 

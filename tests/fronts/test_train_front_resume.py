@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import ferero
 from ferero.errors import InputError
-from ferero.fronts.train_front import train_front
+from ferero.fronts._train_front import train_front
 
 HELD = data(9, seed=4)
 

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ferero.errors import InputError, NonFiniteError
-from ferero.geometry import Cone, dominance, nondominated
+from ferero.geometry import Cone, nondominated
+from ferero.geometry import _dominance as dominance
 
 CONES = {
     "none": lambda m: None,

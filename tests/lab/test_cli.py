@@ -18,7 +18,9 @@ from typer.testing import CliRunner
 
 import ferero
 from ferero.__main__ import main as entry
-from ferero_lab import cli, problems, waiting
+from ferero.cli import _app as cli
+from ferero.cli import waiting
+from ferero_lab import problems
 from ferero_lab.demo import FILES
 from ferero_lab.experiments import registry
 from ferero_lab.experiments.experiment import Part, Section, Settings, Story
@@ -191,7 +193,8 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path, monkeypatch, moment):
 KILLED_WHILE_WRITING = """
 import sys, time
 from pathlib import Path
-from ferero_lab import cli, demo, training_demo
+from ferero.cli import _app as cli
+from ferero_lab import demo, training_demo
 training_demo.STEPS = 50
 demo.Demo.files = lambda self, training: dict.fromkeys(demo.FILES, b"x" * 1000)
 def slow(self, content):
@@ -550,8 +553,8 @@ def test_usage_errors_are_not_taken_for_missing_convergence(capsys):
         signal.signal(signal.SIGTERM, before)
 
 
-@pytest.mark.parametrize("missing", ["typer", "rich", "ferero_lab"])
-def test_without_the_lab_one_sentence_names_the_extra(monkeypatch, capsys, missing):
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_without_the_extra_one_sentence_names_the_extra(monkeypatch, capsys, missing):
     plain = builtins.__import__
 
     def blocked(name, *args, **kwargs):
@@ -559,7 +562,7 @@ def test_without_the_lab_one_sentence_names_the_extra(monkeypatch, capsys, missi
             raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
         return plain(name, *args, **kwargs)
 
-    for name in [key for key in sys.modules if key.partition(".")[0] in {"ferero_lab", missing}]:
+    for name in [key for key in sys.modules if key.startswith("ferero.cli") or key.partition(".")[0] == missing]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", blocked)
     with pytest.raises(SystemExit) as left:
@@ -568,14 +571,14 @@ def test_without_the_lab_one_sentence_names_the_extra(monkeypatch, capsys, missi
     assert left.value.code == 1
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert f'needs {missing}, which is missing; run pip install "ferero[lab]".' in said
+    assert f'needs {missing}, which is missing; run pip install "ferero[cli]".' in said
 
 
 def test_other_missing_modules_are_not_hidden(monkeypatch):
     plain = builtins.__import__
 
     def blocked(name, *args, **kwargs):
-        if name.startswith("ferero_lab"):
+        if name.startswith("ferero.cli"):
             raise ModuleNotFoundError("No module named 'torch'", name="torch")
         return plain(name, *args, **kwargs)
 
@@ -604,9 +607,9 @@ def test_a_spinner_appears_only_for_those_who_wait():
             return self.shown
 
     quick, slow = Screen(), Screen()
-    with waiting.waiting(quick, "short", patience=60):
+    with waiting(quick, "short", patience=60):
         pass
-    with waiting.waiting(slow, "long", patience=0.0):
+    with waiting(slow, "long", patience=0.0):
         deadline = time.monotonic() + 5
         while not slow.shown.started and time.monotonic() < deadline:
             time.sleep(0.005)

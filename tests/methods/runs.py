@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ferero.methods import Observation
-from ferero.methods.ferero_pi import FereroPI, FereroPIState
+from ferero.methods._ferero_pi import FereroPI, FereroPIState
 
 PI = FereroPI()
 CENTRE = torch.full((20,), 20**-0.5, dtype=torch.float64)

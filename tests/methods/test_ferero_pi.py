@@ -13,7 +13,7 @@ from tests.methods.runs import PI, draw, feed, normal, tensor, weights_of
 
 from ferero.errors import InputError, NonFiniteError
 from ferero.methods import Observation
-from ferero.methods.ferero_pi import FereroPI, FereroPIState
+from ferero.methods._ferero_pi import FereroPI, FereroPIState
 from ferero.preference import Preference
 
 M = 4
@@ -389,8 +389,10 @@ def test_it_declares_itself():
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(FereroPI)])
 def test_bad_settings_are_refused(name):
-    for value in (0.0, -1.0, math.inf, math.nan):
-        with pytest.raises(InputError, match=rf"{name}: expected a positive finite number, found {value}"):
+    may_be_0 = name == "headroom"
+    wanted = "a finite number from 0 on" if may_be_0 else "a positive finite number"
+    for value in (-1.0, math.inf, math.nan) + (() if may_be_0 else (0.0,)):
+        with pytest.raises(InputError, match=rf"{name}: expected {wanted}, found {value}"):
             replace(PI, **{name: value})
 
 

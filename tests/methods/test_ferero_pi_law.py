@@ -12,10 +12,11 @@ from tests.methods.runs import PI, closed_loop, draw, feed, normal, quadratic, t
 
 import ferero
 from ferero.methods import Observation
-from ferero.methods.ferero_pi import FereroPI
+from ferero.methods._ferero_pi import FereroPI
 from ferero.preference import Preference
 
 K_P, K_I = PI.proportional, PI.integral
+LINEAR = FereroPI(headroom=0.0)  # what is told of the law without the room that swings take
 
 
 def wish(text, *names):
@@ -126,9 +127,9 @@ RISING = 0.5 * (1 - 0.19 * np.exp(-np.arange(90) / 20))
 
 def followed(preference, losses):
     """Of every step: multipliers, weights, sizes of what the order and the channels follow, and the units of these."""
-    state, found = PI.init(preference), []
+    state, found = LINEAR.init(preference), []
     for values in losses:
-        decision, state = PI.update(preference, Observation(values), state)
+        decision, state = LINEAR.update(preference, Observation(values), state)
         found.append((decision.multipliers, decision.weights, state.sizes.exp(), state.units.exp()))
     assert (state.rate == 0).all()
     return [torch.stack(part).numpy() for part in zip(*found, strict=True)]
@@ -267,7 +268,7 @@ FRONTS = {
     "concave": lambda s: 1 - torch.exp(-torch.stack([s - 1, s + 1], dim=-1).square()),
     "convex": lambda s: torch.stack([s - 1, s + 1], dim=-1).square(),
 }
-CALM = FereroPI(memory=1e9)  # sizes stand still
+CALM = FereroPI(memory=1e9, headroom=0.0)  # sizes stand still
 
 
 def derivatives(front, s):
@@ -347,7 +348,7 @@ def test_a_small_kick_dies_out_where_the_linear_loop_is_stable_and_grows_where_i
     h, G = speed(s, kind)
     seen = set()
     for k_P in (-0.4 * h / G, -2 * h / G) + ((2.5 / (0.3 * G),) if kind == "==" else ()):
-        method = FereroPI(proportional=k_P, steady=k_P)
+        method = FereroPI(proportional=k_P, steady=k_P, headroom=0.0)
         preference, state, _ = at_rest(front, s, kind, method)
         x = torch.full((len(rates),), s - 1e-4, dtype=torch.float64)
         for _ in range(250):
@@ -362,3 +363,52 @@ def test_a_small_kick_dies_out_where_the_linear_loop_is_stable_and_grows_where_i
             assert away < 2e-5 if is_stable else away > 2e-3
             seen.add((is_stable, k_P * G > -h))
     assert seen == {(False, False), (True, True)} | ({(False, True)} if kind == "==" else set())
+
+
+# headroom ---------------------------------------------------------------------------------------------------
+
+
+def room_of(values, method=PI):
+    """What headroom adds to the violation of ``a <= 1``, read from the multiplier, after the values of a."""
+    preference, state, bare = wish("a <= 1; minimize b"), method.init(wish("a <= 1; minimize b")), []
+    for value in values:
+        decision, state = method.update(preference, Observation(tensor([value, 1.0])), state)
+        lam_f, lam_g = decision.multipliers.tolist()
+        gain = float(method._gain(state.rate)[0])
+        u = math.log(lam_g / lam_f) - float(state.units[0] - state.units[1])
+        bare.append((u - float(state.logits[0])) / gain - float(state.level[0]))
+    return bare[-1]
+
+
+@pytest.mark.parametrize("period", [10, 20, 40])
+def test_a_bound_keeps_clear_by_three_times_its_own_swings(period):
+    """A sine of amplitude A lies ``A / 2`` above its mean, in the root mean square of its upper half."""
+    t, amplitude = np.arange(1200), 0.05
+    room = room_of(0.9 + amplitude * np.sin(2 * np.pi * t / period))
+    w, b = 2 * np.pi / period, 1 / 30
+    passed = abs((1 - b) * (1 - np.exp(-1j * w)) / (1 - (1 - b) * np.exp(-1j * w)))  # by taking off the running mean
+    assert room == pytest.approx(3 * passed * amplitude / 2, rel=0.15)
+
+
+def test_noise_of_batches_takes_little_room_and_exact_values_none():
+    draws = np.random.default_rng(0).normal(size=1500)
+    assert room_of(0.9 + 0.05 * draws) < 0.03
+    assert room_of(np.full(400, 0.9)) == pytest.approx(0.0, abs=1e-12)
+    assert room_of(0.9 + 0.05 * np.sin(np.arange(1200) / 3), FereroPI(headroom=0.0)) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_with_headroom_a_small_kick_dies_out_as_well():
+    s, front, rates = 0.1, FRONTS["concave"], (0.1, 0.3)
+    method = FereroPI(memory=1e9)
+    preference, state, _ = at_rest(front, s, "<=", method)
+    x = torch.full((len(rates),), s - 1e-4, dtype=torch.float64)
+    away = []
+    for _ in range(6000):
+        x = x.requires_grad_()
+        F = front(x)
+        decision, state = method.update(preference, Observation(F.detach()), state)
+        (gradient,) = torch.autograd.grad((decision.weights * F).sum(), x)
+        x = (x - tensor(rates) * gradient).detach()
+        away.append((x - s).abs().amax())
+    assert max(away) < 1e-3
+    assert away[-1] < 1e-6

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from ferero_lab.bench.comparing.rates import HORIZONS, deterministic_merits, fitted_slope, stochastic_merits
-from ferero_lab.bench.comparing.replay import CASES, deviation, project_by_bisection
+from ferero_lab.bench.comparison.rates import HORIZONS, deterministic_merits, fitted_slope, stochastic_merits
+from ferero_lab.bench.comparison.replay import CASES, deviation, project_by_bisection
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ferero.methods import rows as rows_module
-from ferero.methods.rows import Sparse, rows_of
+from ferero.methods import _rows as rows_module
+from ferero.methods._rows import Sparse, rows_of
 from ferero.preference import Preference
 
 CPU = torch.device("cpu")

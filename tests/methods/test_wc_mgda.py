@@ -5,9 +5,9 @@ import torch
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods import Observation
-from ferero.methods.wc_mgda import WCMGDA, XWCMGDA
+from ferero.methods._wc_mgda import WCMGDA, XWCMGDA
 from ferero.preference import Preference
-from ferero.subprogram.conic import maximize_gain, maximize_gain_batched
+from ferero.subprogram._conic import maximize_gain, maximize_gain_batched
 from ferero_lab.problems.exponential import Exponential
 
 SOLVERS = ["exact", "batched"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ferero.optimize.metric import MEMORY, DenseMetric, LimitedMetric, Metric, make_metric
+from ferero.optimize._metric import MEMORY, DenseMetric, LimitedMetric, Metric, make_metric
 
 ALL = np.ones(3, dtype=bool)
 

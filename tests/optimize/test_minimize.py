@@ -459,3 +459,16 @@ def test_bad_input_is_refused_in_one_sentence(change: dict[str, object], message
     } | change
     with pytest.raises(InputError, match=message):
         minimize(**call)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("name", "value"), [("c_g", 0.5), ("c_h", 0.5), ("bound", 0.01), ("solver", "batched")])
+def test_settings_that_the_search_would_not_read_are_refused(name: str, value: object) -> None:
+    """With a fixed step they act; with step="auto", which has its own, they say so."""
+    f = objectives("a", "b")
+    x0, wanted = starts("easy", 1, 5)[0], Preference(f, [f.a <= 0.3, f.b - f.a == 0.2])
+    method = Ferero(**{name: value})  # type: ignore[arg-type]
+    with pytest.raises(UnsupportedError, match=rf'{name}: step="auto" sets it by itself, found {value!r}; leave it at'):
+        minimize(exponential, x0, wanted, method=method)
+    if name != "solver":  # which only decides how the same answer is found
+        paths = [minimize(exponential, x0, wanted, method=one, step=0.05, max_iter=3).x for one in (Ferero(), method)]
+        assert not torch.equal(*paths)

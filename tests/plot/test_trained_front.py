@@ -11,7 +11,7 @@ from matplotlib import pyplot as plt
 from matplotlib.colors import to_hex
 
 from ferero.fronts import Front
-from ferero.fronts.trained import Course, Trained
+from ferero.fronts._trained import Course, Trained
 from ferero.preference import Preference
 
 

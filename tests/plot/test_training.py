@@ -15,8 +15,8 @@ from matplotlib.colors import to_hex
 
 from ferero.errors import InputError
 from ferero.plot import theme
-from ferero.plot.style import OKABE_ITO
-from ferero.plot.training import plot_training
+from ferero.plot._training import plot_training
+from ferero.plot.style._style import OKABE_ITO
 
 
 @pytest.fixture(autouse=True)

@@ -7,11 +7,11 @@ import pytest
 
 from ferero.errors import ContradictionError
 from ferero.preference import Preference, objectives
-from ferero.preference.consistency import check_consistent, farkas
-from ferero.preference.consistency.linked import read_linked
-from ferero.preference.consistency.parts import split
-from ferero.preference.consistency.system import read_system
-from ferero.preference.consistency.witness import find_points, has_room, needed
+from ferero.preference._consistency import check_consistent, farkas
+from ferero.preference._consistency.linked import read_linked
+from ferero.preference._consistency.parts import split
+from ferero.preference._consistency.system import read_system
+from ferero.preference._consistency.witness import find_points, has_room, needed
 
 
 def some_constraints(seed):

@@ -6,7 +6,7 @@ import torch
 
 from ferero.errors import InputError
 from ferero.preference import objectives
-from ferero.preference.constraint import with_margins
+from ferero.preference._expression import with_margins
 
 f = objectives("a", "b")
 

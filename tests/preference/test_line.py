@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ferero.errors import InputError
 from ferero.preference import Preference
-from ferero.preference.line import complement, unit_vector
+from ferero.preference._line import complement, unit_vector
 
 components = st.floats(-1e3, 1e3, allow_subnormal=False)
 vectors = st.lists(components, min_size=1, max_size=8).filter(lambda v: max(map(abs, v)) > 1e-6)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ferero.errors import InputError, UnknownNameError
 from ferero.preference import AbsExpression, Constraint, Expression, Objectives, objectives
-from ferero.preference.linear import LinearForm, number_text
+from ferero.preference._expression import LinearForm, number_text
 
 f = objectives("cpc", "zh", "en")
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)

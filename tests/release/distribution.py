@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Built:
-    """The two files of a release."""
+    """The two files of a distribution."""
 
     sdist: Path
     wheel: Path
@@ -32,9 +32,9 @@ def build(folder: Path, *what: str, source: Path = ROOT) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def build_both(folder: Path) -> Built:
+def build_both(folder: Path, source: Path = ROOT) -> Built:
     """The sdist, and the wheel that is built from it."""
-    wheel, sdist = build(folder)  # in the order of their names
+    wheel, sdist = sorted(build(folder, source=source), key=lambda path: path.suffix, reverse=True)
     return Built(sdist, wheel)
 
 
@@ -56,21 +56,21 @@ def needed(names: list[str]) -> set[str]:
 
 @dataclass(frozen=True)
 class CleanEnvironment:
-    """An environment with the wheel and links to its dependencies; the extras are not there to be imported."""
+    """An environment with the wheels and links to their dependencies; the extras are not there to be imported."""
 
     python: Path
 
     @classmethod
-    def make(cls, folder: Path, wheel: Path, dependencies: list[str]) -> CleanEnvironment:
+    def make(cls, folder: Path, wheels: list[Path], dependencies: list[str]) -> CleanEnvironment:
         """Makes it in the folder."""
         venv.create(folder, with_pip=False, symlinks=os.name != "nt")
         made = cls(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
         site = Path(made.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").stdout.strip())
-        for name in needed(dependencies):
+        for name in needed(dependencies) - {"ferero"}:
             there = distribution(name)
             for top in {file.parts[0] for file in there.files or []} - {"..", "__pycache__"}:
                 (site / top).symlink_to(Path(str(there.locate_file(top))))
-        made.pip("install", "--no-deps", "--no-index", str(wheel))
+        made.pip("install", "--no-deps", "--no-index", *map(str, wheels))
         return made
 
     def pip(self, *arguments: str) -> None:

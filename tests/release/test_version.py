@@ -1,4 +1,4 @@
-"""The version is written in one place, and the changelog begins with it."""
+"""Library and lab have one version, and the changelog begins with it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from packaging.version import Version
 
 import ferero
+import ferero_lab
 
 ROOT = Path(__file__).parents[2]
 VERSION = Version(ferero.__version__)
@@ -24,14 +25,19 @@ def sections() -> list[tuple[str, str]]:
     return re.findall(r"^## (.+)\n((?:(?!## ).*\n?)*)", text, flags=re.MULTILINE)
 
 
-def test_the_version_is_normal_and_written_once() -> None:
+def test_the_version_is_normal_and_that_of_both() -> None:
     assert str(VERSION) == ferero.__version__
     pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     assert pyproject["project"]["dynamic"] == ["version"]
     assert pyproject["tool"]["hatch"]["version"] == {"path": "src/ferero/__init__.py"}
-    others = [ROOT / "pyproject.toml", ROOT / "CITATION.cff", *(ROOT / "src").rglob("*.py")]
-    found = [path.name for path in others if ferero.__version__ in path.read_text(encoding="utf-8")]
-    assert found == ["__init__.py"]
+    lab = tomllib.loads((ROOT / "lab/pyproject.toml").read_text(encoding="utf-8"))
+    assert lab["project"]["dynamic"] == ["version"]
+    assert lab["tool"]["hatch"]["version"] == {"path": "ferero_lab/__init__.py"}
+    others = [ROOT / "pyproject.toml", ROOT / "lab/pyproject.toml", ROOT / "CITATION.cff"]
+    others += [*(ROOT / "src").rglob("*.py"), *(ROOT / "lab").rglob("*.py")]
+    found = {path.relative_to(ROOT).as_posix() for path in others if ferero.__version__ in path.read_text("utf-8")}
+    assert found == {"src/ferero/__init__.py", "lab/ferero_lab/__init__.py"}  # an sdist of one does not hold the other
+    assert ferero_lab.__version__ == ferero.__version__
     assert not re.search(r"^version:", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), flags=re.MULTILINE)
 
 

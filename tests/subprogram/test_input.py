@@ -7,7 +7,7 @@ import torch
 from ferero.errors import InputError, NonFiniteError
 from ferero.preference import Preference
 from ferero.subprogram import Program, Programs, Solution, solve_subprogram
-from ferero.subprogram.gramian import check_gramian, factor
+from ferero.subprogram._gramian import check_gramian, factor
 
 EYE = [[1.0, 0.0], [0.0, 1.0]]
 RAY = Preference.ray([1.0, 2.0])

@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from ferero.subprogram.linear_program import FEASIBLE, solve_linear, solve_linear_batched
+from ferero.subprogram._linear_program import FEASIBLE, solve_linear, solve_linear_batched
 
 KINDS = ["feasible", "off", "stationary", "repeated", "scaled"]
 

@@ -10,9 +10,11 @@ import torch
 
 import ferero
 from ferero.errors import InputError
-from ferero.training import Steer, agreement, joint
-from ferero.training import steer as steer_module
-from ferero.training.agreement import check_agreement, traits_of
+from ferero.training import Steer
+from ferero.training import _agreement as agreement
+from ferero.training import _joint as joint
+from ferero.training import _steer as steer_module
+from ferero.training._agreement import check_agreement, traits_of
 
 f = ferero.objectives("a", "b")
 WISH = ferero.Preference(f, [f.a <= 0.5])

@@ -8,7 +8,8 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import ferero
-from ferero.training import Steer, turn
+from ferero.training import Steer
+from ferero.training import _turn as turn
 
 f = ferero.objectives("a", "b")
 WISH = ferero.Preference(f, [f.a <= 0.5])

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import ferero
-from ferero.training import Steer, clock
+from ferero.training import Steer
+from ferero.training import _clock as clock
 
 f = ferero.objectives("a", "b")
 WISH = ferero.Preference(f, [f.a <= 0.5])

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from ferero.errors import InputError, NonFiniteError, UnknownNameError
 from ferero.preference import objectives
-from ferero.training.evaluate import evaluate
+from ferero.training._evaluate import evaluate
 
 identity = nn.Identity()
 
@@ -276,7 +276,7 @@ def test_a_group_of_one(tmp_path):
 SCRIPT = """
 import sys, torch
 from torch import distributed, nn
-from ferero.training.evaluate import evaluate
+from ferero.training._evaluate import evaluate
 rank = int(sys.argv[1])
 distributed.init_process_group("gloo", init_method=sys.argv[2], rank=rank, world_size=2)
 def loss(model, x):

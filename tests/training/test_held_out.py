@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from ferero.training.held_out import Correction, correct
+from ferero.training._held_out import Correction, correct
 
 
 def tensor(*values):

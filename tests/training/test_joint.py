@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ferero.training import joint
-from ferero.training.losses import Reading
+from ferero.training import _joint as joint
+from ferero.training._losses import Reading
 
 
 def tensor(*values):

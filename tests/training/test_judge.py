@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import ferero
-from ferero.training.report import ConstraintReport, Report, judge_losses
+from ferero.training._report import ConstraintReport, Report, judge_losses
 
 f = ferero.objectives("a", "b")
 WISH = ferero.Preference(f, [f.a <= 1.0, f.b - f.a == 0.5])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ferero.errors import InputError, UnknownNameError
-from ferero.training.losses import check_attached, read_losses
+from ferero.training._losses import check_attached, read_losses
 
 NAMES = ("zh", "en", "gap")
 CPU = torch.device("cpu")

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from ferero.errors import UnsupportedError
-from ferero.training.observe import (
+from ferero.training._observe import (
     add_to_gradients,
     forward_slopes,
     gramian,

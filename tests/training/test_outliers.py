@@ -9,10 +9,10 @@ import pytest
 import torch
 
 import ferero
-from ferero.methods.rows import rows_of
+from ferero.methods._rows import rows_of
 from ferero.preference import Preference
 from ferero.training import Steer
-from ferero.training.record import Record, advance_record, swing, tracked
+from ferero.training._record import Record, advance_record, swing, tracked
 
 f = ferero.objectives("a", "b")
 WISHES = {

@@ -15,8 +15,8 @@ from torch import nn
 
 import ferero
 from ferero.training import Steer
-from ferero.training.cycle import Cycle
-from ferero.training.leaves import Leaves
+from ferero.training._cycle import Cycle
+from ferero.training._leaves import Leaves
 
 f = ferero.objectives("a", "b")
 WISH = ferero.Preference(f, [f.a <= 0.5])

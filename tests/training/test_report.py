@@ -9,7 +9,7 @@ import torch
 
 from ferero.preference import Preference, objectives
 from ferero.training import Steer
-from ferero.training.report import ADVICE
+from ferero.training._report import ADVICE
 
 f = objectives("a", "b")
 BELOW = Preference(f, [f.a <= 0.5])

@@ -13,10 +13,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import ferero
 from ferero.methods import Decision, FereroPI, FereroSA
-from ferero.training import record, stepper
-from ferero.training.stepper import Stepper
-from ferero.training.stepping import kept, second_look
-from ferero.training.stepping.branch import write
+from ferero.training import _record as record
+from ferero.training._stepper import look as second_look
+from ferero.training._stepper import snapshot as kept
+from ferero.training._stepper import stepper
+from ferero.training._stepper.stepper import Stepper
+from ferero.training._write import write
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 KINDS = ["realized", "forward", "jacobian"]

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import ferero
-from ferero.methods.rows import rows_of
+from ferero.methods._rows import rows_of
 from ferero.preference import Preference
 from ferero.training import Steer
-from ferero.training.record import Record, advance_record, tracked
-from ferero.training.report import make_report
+from ferero.training._record import Record, advance_record, tracked
+from ferero.training._report import make_report
 
 OK = ("met", "met_within_noise")
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from ferero.training import windows
+from ferero.training import _windows as windows
 
 STEPS, SERIES = 400, 50
 

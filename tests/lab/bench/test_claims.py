@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ferero_lab.bench.comparing.claims import CLAIMS, SETTINGS, Setting
+from ferero_lab.bench.comparison.claims import CLAIMS, SETTINGS, Setting
 
 RESULT = Path(__file__).parents[3] / "benchmarks/results/methods.json"
 QUICK = [claim for claim in CLAIMS if not claim.startswith(("reaches", "walks"))]

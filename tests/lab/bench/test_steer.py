@@ -11,10 +11,10 @@ from rich.console import Console
 
 import ferero
 from ferero_lab.bench import steer
+from ferero_lab.bench.control import digit_constraints, digit_rays, fairness, fronts, held_out, oracle
+from ferero_lab.bench.control.synthetic import make_problem, starts
+from ferero_lab.bench.control.tasks import Task, degrees_off, pairs, ray_at, synthetic, three, train
 from ferero_lab.bench.measure import Row, rows_to_json
-from ferero_lab.bench.steering import digit_constraints, digit_rays, fairness, fronts, held_out, oracle
-from ferero_lab.bench.steering.synthetic import make_problem, starts
-from ferero_lab.bench.steering.tasks import Task, degrees_off, pairs, ray_at, synthetic, three, train
 from ferero_lab.problems import Exponential
 
 

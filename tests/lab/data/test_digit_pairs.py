@@ -108,5 +108,5 @@ def test_noise_is_one_share_a_task():
 
 def test_without_scikit_learn_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "ferero\[lab\]"'):
+    with pytest.raises(MissingExtraError, match=r"pip install ferero-lab"):
         digit_pairs(**SMALL)

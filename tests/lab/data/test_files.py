@@ -203,7 +203,7 @@ def test_a_full_disk_is_a_sentence_too(register, monkeypatch):
 def test_without_pooch_the_extra_is_named(register, monkeypatch, tmp_path):
     register(NAME, CONTENT)
     monkeypatch.setitem(sys.modules, "pooch", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "ferero\[lab\]"\. Or put the file into a folder'):
+    with pytest.raises(MissingExtraError, match=r"pip install ferero-lab\. Or put the file into a folder"):
         find_file(NAME)
     write(tmp_path, NAME, CONTENT)
     assert find_file(NAME, tmp_path).read_bytes() == CONTENT

@@ -84,8 +84,8 @@ def simulate(parts, jobs, seed):
 def test_whole_experiments(name, jobs):
     if name == "speech":
         pytest.importorskip("transformers")
-        from ferero_lab.experiments.speech.parts import make_parts
-        from ferero_lab.experiments.speech.plan import read_plan
+        from ferero_lab.speech.experiment.parts import make_parts
+        from ferero_lab.speech.experiment.plan import read_plan
 
         parts = make_parts(read_plan(Settings(seeds=3)))
     else:

@@ -131,7 +131,7 @@ def test_an_interrupt_ends_the_processes_too(tmp_path):
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background\n"
         "from ferero_lab.experiments import registry\n"
         "registry.MODULES['made-up'] = 'tests.lab.experiments.made_up'\n"
-        "from ferero_lab.cli import main\n"
+        "from ferero.cli._app import main\n"
         f"sys.exit(main(['run', 'made-up', '--quick', '--jobs', '2', '--out', {str(run)!r}]))\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "FERERO_TEST_MARKS": str(marks)}

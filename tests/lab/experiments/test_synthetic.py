@@ -212,7 +212,7 @@ def test_a_run_ends_with_a_report(tmp_path):
     page = (tmp_path / "run" / "report.html").read_text()
     (title,) = (section.title for section in done.story.sections)
     assert title == "Scale invariance: the paper's settings, fixed step 0.05"
-    assert title.replace("'", "&#x27;") in page
+    assert title.replace("'", "&#39;") in page
     assert len(list((tmp_path / "run").glob("scale-invariance*.png"))) == 1
 
 

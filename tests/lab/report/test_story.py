@@ -158,7 +158,7 @@ def test_file_names_are_plain_and_different():
 
 def test_without_plotly_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    with pytest.raises(MissingExtraError, match=r'report: plotly is not installed.*pip install "ferero\[lab\]"'):
+    with pytest.raises(MissingExtraError, match=r"report: plotly is not installed.*pip install ferero-lab"):
         story_files(rich_story(), CONFIG)
 
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ferero.errors import InputError
-from ferero_lab.data.speech import OTHER, Alphabet, Utterance
-from ferero_lab.data.speech.alphabet import OUTSIDE
+from ferero_lab.speech.corpora import OTHER, Alphabet, Utterance
+from ferero_lab.speech.corpora.alphabet import OUTSIDE
 
 
 def english(text, name="a"):

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from ferero.errors import InputError, MissingExtraError
-from ferero_lab.data.speech import RATE, AudioError, Utterance, waveform, words_like
-from ferero_lab.data.speech.audio import wav_bytes
+from ferero_lab.speech.corpora import RATE, AudioError, Utterance, waveform, words_like
+from ferero_lab.speech.corpora.audio import wav_bytes
 
 soundfile = pytest.importorskip("soundfile")
 
@@ -114,7 +114,7 @@ def test_a_recording_that_is_gone_is_named(tmp_path):
 
 def test_without_soundfile_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "soundfile", None)
-    message = 'speech: soundfile, which reads the recordings, is not installed; pip install "ferero[speech]".'
+    message = 'speech: soundfile, which reads the recordings, is not installed; pip install "ferero-lab[speech]".'
     with pytest.raises(MissingExtraError, match=f"^{re.escape(message)}$"):
         waveform(utterance(WAV))
 

@@ -10,15 +10,15 @@ import torch
 from tests.lab.speech.tiny import CPU, tiny_model, tiny_schedule
 
 from ferero.errors import InputError
-from ferero_lab.data.speech import words_like
-from ferero_lab.data.speech.alphabet import OTHER, OUTSIDE
-from ferero_lab.data.speech.leaving_out import EMPTY, NO_RECORDING, NO_TRANSCRIPT
 from ferero_lab.experiments.experiment import Settings
-from ferero_lab.experiments.speech.measuring import measure
-from ferero_lab.experiments.speech.plan import read_plan
-from ferero_lab.experiments.speech.sets import check_there, load_sets
-from ferero_lab.experiments.speech.training import Training
-from ferero_lab.experiments.speech.wishes import Levels, method_named, preference_of
+from ferero_lab.speech.corpora import words_like
+from ferero_lab.speech.corpora.alphabet import OTHER, OUTSIDE
+from ferero_lab.speech.corpora.leaving_out import EMPTY, NO_RECORDING, NO_TRANSCRIPT
+from ferero_lab.speech.experiment.measuring import measure
+from ferero_lab.speech.experiment.plan import read_plan
+from ferero_lab.speech.experiment.sets import check_there, load_sets
+from ferero_lab.speech.experiment.training import Training
+from ferero_lab.speech.experiment.wishes import Levels, method_named, preference_of
 from ferero_lab.speech.prepare import TOO_LONG, TOO_SHORT, UNREADABLE
 
 soundfile = pytest.importorskip("soundfile")

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ferero.errors import InputError
-from ferero_lab.data.speech.corpus import Utterance
 from ferero_lab.speech.batches import Batches, batches_of
+from ferero_lab.speech.corpora.corpus import Utterance
 from ferero_lab.speech.prepare import Prepared
 from ferero_lab.speech.store import stored
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ferero.errors import InputError
-from ferero_lab.data.speech import (
+from ferero_lab.speech.corpora import (
     find_corpora,
     read_aishell,
     read_librispeech,

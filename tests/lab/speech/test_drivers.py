@@ -9,9 +9,9 @@ from tests.lab.speech.tiny import CPU, LEVELS, tiny_model, tiny_sets
 from torch import nn
 
 import ferero
-from ferero_lab.experiments.speech.drivers import driver_for
-from ferero_lab.experiments.speech.losses import NAMES, draw, training_losses
-from ferero_lab.experiments.speech.wishes import (
+from ferero_lab.speech.experiment.drivers import driver_for
+from ferero_lab.speech.experiment.losses import NAMES, draw, training_losses
+from ferero_lab.speech.experiment.wishes import (
     METHODS,
     TITLES,
     Levels,

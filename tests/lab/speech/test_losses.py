@@ -8,9 +8,9 @@ from tests.lab.speech.tiny import CPU, tiny_model, tiny_sets
 from torch.nn.functional import ctc_loss
 
 import ferero
-from ferero_lab.experiments.speech.losses import NAMES, Sums, draw, held_out_sums, spacing_of, training_losses
 from ferero_lab.speech.augment import blank, fixed_hide
 from ferero_lab.speech.batches import batches_of
+from ferero_lab.speech.experiment.losses import NAMES, Sums, draw, held_out_sums, spacing_of, training_losses
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")

@@ -6,9 +6,9 @@ import pytest
 import torch
 from tests.lab.speech.tiny import CPU, tiny_model, tiny_sets
 
-from ferero_lab.experiments.speech.losses import NAMES, held_out_sums
-from ferero_lab.experiments.speech.measuring import measure, transcripts
 from ferero_lab.report import to_json
+from ferero_lab.speech.experiment.losses import NAMES, held_out_sums
+from ferero_lab.speech.experiment.measuring import measure, transcripts
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")

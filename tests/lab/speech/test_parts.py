@@ -8,14 +8,14 @@ import torch
 from tests.lab.speech.tiny import CPU, tiny_sets
 
 from ferero_lab.experiments.experiment import Context, Settings
-from ferero_lab.experiments.speech import bench as bench_module
-from ferero_lab.experiments.speech.bench import Bench, keep_model, start_key
-from ferero_lab.experiments.speech.parts import levels_of, make_parts, runs_of, seed_key
-from ferero_lab.experiments.speech.plan import STAGES, read_plan
-from ferero_lab.experiments.speech.search import best_key, best_run, rate_key, tried
-from ferero_lab.experiments.speech.wishes import METHODS
 from ferero_lab.report import to_json
 from ferero_lab.speech.encoder import SIZES, ConformerSize
+from ferero_lab.speech.experiment import bench as bench_module
+from ferero_lab.speech.experiment.bench import Bench, keep_model, start_key
+from ferero_lab.speech.experiment.parts import levels_of, make_parts, runs_of, seed_key
+from ferero_lab.speech.experiment.plan import STAGES, read_plan
+from ferero_lab.speech.experiment.search import best_key, best_run, rate_key, tried
+from ferero_lab.speech.experiment.wishes import METHODS
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")
@@ -208,7 +208,7 @@ def test_parts_come_after_what_they_read():
 def test_a_part_that_was_broken_off_is_taken_up_again(tiny, tmp_path, monkeypatch):
     schedule = tiny.schedule(2, 1e-2, every=2)
     whole = tiny.train(tiny.fresh(0), "ls", schedule, seed=0, checkpoint=tmp_path / "a.pt", advance=lambda *_: None)
-    monkeypatch.setattr("ferero_lab.experiments.speech.training._SAVE_AFTER", 0.0)
+    monkeypatch.setattr("ferero_lab.speech.experiment.training._SAVE_AFTER", 0.0)
 
     def stop(done, _):
         if done == 4:

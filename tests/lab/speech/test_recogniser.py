@@ -180,5 +180,5 @@ def test_other_refusals(tiny: Recogniser) -> None:
 
 def test_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers.models.parakeet", None)
-    with pytest.raises(MissingExtraError, match=re.escape('pip install "ferero[speech]"')):
+    with pytest.raises(MissingExtraError, match=re.escape('pip install "ferero-lab[speech]"')):
         conformer(TINY)

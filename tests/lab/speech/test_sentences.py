@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from ferero_lab.data.speech import words_like
 from ferero_lab.experiments.experiment import Context, Settings
-from ferero_lab.experiments.speech import sentences, sets
-from ferero_lab.experiments.speech.bench import Bench, keep_model, start_key
-from ferero_lab.experiments.speech.measuring import measure
-from ferero_lab.experiments.speech.plan import Plan, read_plan
-from ferero_lab.experiments.speech.sentences import say_sentences
+from ferero_lab.speech.corpora import words_like
 from ferero_lab.speech.encoder import SIZES, ConformerSize
+from ferero_lab.speech.experiment import sentences, sets
+from ferero_lab.speech.experiment.bench import Bench, keep_model, start_key
+from ferero_lab.speech.experiment.measuring import measure
+from ferero_lab.speech.experiment.plan import Plan, read_plan
+from ferero_lab.speech.experiment.sentences import say_sentences
 
 SETTINGS = Settings(mode="quick")
 

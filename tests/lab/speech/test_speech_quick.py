@@ -5,10 +5,10 @@ import pytest
 from ferero_lab.experiments.experiment import Settings
 from ferero_lab.experiments.run_folder import RunFolder
 from ferero_lab.experiments.runner import run_experiment
-from ferero_lab.experiments.speech import EXPERIMENT
-from ferero_lab.experiments.speech.parts import runs_of
-from ferero_lab.experiments.speech.plan import read_plan
-from ferero_lab.experiments.speech.wishes import Levels
+from ferero_lab.speech.experiment import EXPERIMENT
+from ferero_lab.speech.experiment.parts import runs_of
+from ferero_lab.speech.experiment.plan import read_plan
+from ferero_lab.speech.experiment.wishes import Levels
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from ferero_lab.data.speech import words_like
 from ferero_lab.experiments.experiment import Context, Found, Section, Settings, Story
-from ferero_lab.experiments.speech import sets
-from ferero_lab.experiments.speech.bench import start_key
-from ferero_lab.experiments.speech.parts import make_parts
-from ferero_lab.experiments.speech.plan import Plan, read_plan
-from ferero_lab.experiments.speech.story import tell_story
-from ferero_lab.report.data import to_json
+from ferero_lab.report import to_json
 from ferero_lab.report.panels import Heat, Lines, Table
 from ferero_lab.report.story_files import story_files
+from ferero_lab.speech.corpora import words_like
 from ferero_lab.speech.encoder import SIZES, ConformerSize
+from ferero_lab.speech.experiment import sets
+from ferero_lab.speech.experiment.bench import start_key
+from ferero_lab.speech.experiment.parts import make_parts
+from ferero_lab.speech.experiment.plan import Plan, read_plan
+from ferero_lab.speech.experiment.story import tell_story
 
 SETTINGS = Settings(mode="quick")
 PLAN = replace(read_plan(SETTINGS), mode="ours", corpus="sentences", seeds=2, tuning=15, rates=(1e-4, 2e-4))

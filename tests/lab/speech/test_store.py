@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from ferero.errors import InputError
-from ferero_lab.data.speech.alphabet import OTHER, Alphabet
-from ferero_lab.data.speech.audio import wav_bytes
-from ferero_lab.data.speech.corpus import Utterance
+from ferero_lab.speech.corpora.alphabet import OTHER, Alphabet
+from ferero_lab.speech.corpora.audio import wav_bytes
+from ferero_lab.speech.corpora.corpus import Utterance
 from ferero_lab.speech.ctc import frames_needed
 from ferero_lab.speech.features import log_mel
 from ferero_lab.speech.prepare import prepare

@@ -9,11 +9,11 @@ import torch
 from tests.lab.speech.tiny import tiny_model, tiny_schedule, tiny_sets, tiny_training
 
 from ferero.errors import InputError, NonFiniteError
-from ferero_lab.experiments.speech import drivers, wishes
-from ferero_lab.experiments.speech import training as module
-from ferero_lab.experiments.speech.losses import held_out_sums, training_losses
-from ferero_lab.experiments.speech.training import Schedule
-from ferero_lab.experiments.speech.wishes import Levels
+from ferero_lab.speech.experiment import drivers, wishes
+from ferero_lab.speech.experiment import training as module
+from ferero_lab.speech.experiment.losses import held_out_sums, training_losses
+from ferero_lab.speech.experiment.training import Schedule
+from ferero_lab.speech.experiment.wishes import Levels
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")

@@ -4,12 +4,12 @@ from functools import cache
 
 import torch
 
-from ferero_lab.data.speech import Alphabet, words_like
-from ferero_lab.data.speech.corpus import LANGUAGES, SPLITS
-from ferero_lab.experiments.speech.sets import Sets
-from ferero_lab.experiments.speech.training import Schedule, Training
-from ferero_lab.experiments.speech.wishes import Levels, method_named, preference_of
+from ferero_lab.speech.corpora import Alphabet, words_like
+from ferero_lab.speech.corpora.corpus import LANGUAGES, SPLITS
 from ferero_lab.speech.encoder import ConformerSize
+from ferero_lab.speech.experiment.sets import Sets
+from ferero_lab.speech.experiment.training import Schedule, Training
+from ferero_lab.speech.experiment.wishes import Levels, method_named, preference_of
 from ferero_lab.speech.prepare import prepare
 from ferero_lab.speech.recogniser import Recogniser
 

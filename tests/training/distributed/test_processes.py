@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ferero_lab.bench.steering.everywhere import Plan, bench_everywhere, difference, launch, train
+from ferero_lab.bench.control.everywhere import Plan, bench_everywhere, difference, launch, train
 
 pytestmark = pytest.mark.slow
 

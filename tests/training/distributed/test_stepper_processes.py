@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 import ferero
 from ferero.errors import FereroError
 from ferero.methods import Ferero, FereroPI, FereroSA
-from ferero.training.stepper import Stepper
+from ferero.training._stepper.stepper import Stepper
 
 pytestmark = pytest.mark.slow
 

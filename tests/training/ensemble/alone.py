@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 import ferero
-from ferero.fronts.train_front import train_front
-from ferero.training.ensemble.batches import TensorBatches
+from ferero.fronts._train_front import train_front
+from ferero.training._ensemble.batches import TensorBatches
 
 CPU = torch.device("cpu")
 f = ferero.objectives("a", "b", "c")

@@ -11,9 +11,9 @@ from torch import nn
 
 import ferero
 from ferero.errors import InputError
-from ferero.training.ensemble.ensemble import Ensemble
-from ferero.training.ensemble.members import Members
-from ferero.training.ensemble.optimizer import ELEMENTWISE
+from ferero.training._ensemble.ensemble import Ensemble
+from ferero.training._ensemble.members import Members
+from ferero.training._ensemble.optimizer import ELEMENTWISE
 
 K = 3
 
@@ -47,7 +47,7 @@ def test_the_gradient_is_that_of_the_weighted_losses(method):
     ensemble, batch = make(method=method), data(8)
     ensemble.step(batch)
     for k, model in enumerate(models()):
-        wanted = gradient_alone(model, ensemble.steering.weights[k], batch)
+        wanted = gradient_alone(model, ensemble.controller.weights[k], batch)
         torch.testing.assert_close(flat(ensemble.members, k, lambda p: p.grad), wanted)
 
 
@@ -81,10 +81,10 @@ def test_slopes_are_those_of_the_second_half_along_the_gradient_before_clipping(
             clip_norm=clip_norm,
         )
         ensemble.step((x, y))
-        found[slopes] = ensemble.steering.slopes.clone()
+        found[slopes] = ensemble.controller.slopes.clone()
     torch.testing.assert_close(found["forward"], found["jacobian"])
     for k, model in enumerate(models()):
-        gradient = gradient_alone(model, ensemble.steering.weights[k], first)
+        gradient = gradient_alone(model, ensemble.controller.weights[k], first)
         step = 1e-6 * gradient
         before = torch.stack(list(squares(model, second).values()))
         nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(model.parameters()) - step, model.parameters())
@@ -98,13 +98,13 @@ def test_slopes_are_those_of_the_second_half_along_the_gradient_before_clipping(
 def test_one_models_losses_have_no_part_in_anothers_gramian():
     ensemble, batch = make(method=ferero.Ferero(), preferences=[ORDER] * K), data(8)
     seen = {}
-    update = ensemble.steering.update
+    step = ensemble.controller.step
 
     def spy(losses, gramian):
         seen["gramian"] = gramian
-        return update(losses, gramian)
+        return step(losses, gramian=gramian)
 
-    ensemble.steering.update = spy
+    ensemble.controller.step = spy
     ensemble.step(batch)
     for k, model in enumerate(models()):
         losses = torch.stack(list(squares(model, batch).values()))

@@ -75,7 +75,7 @@ def test_rates_of_their_own():
 
 
 def test_nothing_waits_for_the_device_inside_an_epoch(monkeypatch):
-    from ferero.training.ensemble import Ensemble
+    from ferero.training._ensemble import Ensemble
 
     plain = Ensemble.step
 

@@ -8,8 +8,8 @@ from tests.training.ensemble.alone import CPU, Net, data, squares
 from torch import nn
 
 from ferero.errors import InputError
-from ferero.training.ensemble.members import Members
-from ferero.training.ensemble.question import Question, ask_losses
+from ferero.training._ensemble.members import Members
+from ferero.training._ensemble.question import Question, ask_losses
 
 NAMES = ("a", "b", "c")
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from tests.lab.bench.tasks.made_up import line, rivals, tiny, tiny_named
 from typer.testing import CliRunner
 
+from ferero.cli import _app as cli
 from ferero.errors import InputError
-from ferero_lab import cli
 from ferero_lab.bench import tasks
 from ferero_lab.bench.tasks import bench, lines, record, registry
 from ferero_lab.bench.tasks.__main__ import main

@@ -7,9 +7,9 @@ import torch
 
 from ferero.errors import InputError, NonFiniteError
 from ferero.methods import Ferero, FereroSA, Observation
-from ferero.methods.learned_gramian import FereroQG, FereroQGState, _by_sign, positive_part
+from ferero.methods._ferero_qg import FereroQG, FereroQGState, _by_sign, positive_part
 from ferero.preference import Preference
-from ferero_lab.bench.comparing.learned_gramian import Case, measure_errors
+from ferero_lab.bench.comparison.learned_gramian import Case, measure_errors
 from ferero_lab.problems.exponential import Exponential
 
 WANTED = Preference.parse("f1 <= 0.5; f1 - f2 == 0.25; f3 >= 0", names=["f1", "f2", "f3"])

@@ -6,8 +6,7 @@ import torch
 
 import ferero
 from ferero.methods import MGDA, Ferero, LinearScalarization, SmoothTchebycheff
-from ferero.optimize.iteration import iterate
-from ferero.optimize.step_rule import Backtracking, FixedStep
+from ferero.optimize._fixed_step import Backtracking, FixedStep, iterate
 from ferero.preference import Preference
 
 

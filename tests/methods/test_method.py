@@ -4,7 +4,7 @@ import torch
 
 from ferero.errors import InputError, NonFiniteError
 from ferero.methods import Ferero, FereroSA, Observation
-from ferero.methods.base import check_observation
+from ferero.methods._method import check_observation
 from ferero.preference import Preference
 
 

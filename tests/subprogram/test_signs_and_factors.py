@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from ferero.subprogram import without_asymmetry
-from ferero.subprogram.conic import maximize_gain, maximize_gain_batched
-from ferero.subprogram.linear_program import _leaving, _Tableau
+from ferero.subprogram._conic import maximize_gain, maximize_gain_batched
+from ferero.subprogram._linear_program import _leaving, _Tableau
 
 either = pytest.mark.parametrize("maximize", [maximize_gain, maximize_gain_batched])
 

@@ -12,9 +12,9 @@ from torch import nn
 
 import ferero
 from ferero.errors import InputError
-from ferero.training.ensemble import Ensemble, Members
-from ferero.training.ensemble.batches import TensorBatches, read_examples
-from ferero.training.ensemble.evaluation import ask_figures, evaluate_members
+from ferero.training._ensemble import Ensemble, Members
+from ferero.training._ensemble.batches import TensorBatches, read_examples
+from ferero.training._ensemble.evaluation import ask_figures, evaluate_members
 
 
 class Rooted(Net):
@@ -187,9 +187,9 @@ def test_slopes_that_cannot_be_measured_are_0(slopes):
         Members([make_net(0)], 1, CPU), squares, [RAY], method=ferero.FereroSA(gamma=0.01), optimizer=sgd, slopes=slopes
     )
     ensemble.step((x, y))
-    assert ensemble.steering.is_good.all()
-    assert ensemble.steering.slopes.isfinite().all()
-    assert float(ensemble.steering.slopes[0, 0]) == 0
+    assert ensemble.controller.is_good.all()
+    assert ensemble.controller.slopes.isfinite().all()
+    assert float(ensemble.controller.slopes[0, 0]) == 0
 
 
 def test_figures_are_summed_in_float64_whatever_the_models_are():
