@@ -38,7 +38,7 @@ class Box:
 def layers(page: str) -> list[tuple[str, str]]:
     """From the one that imports all to the one that imports nothing, each with its idea."""
     line = next(line for line in page.splitlines() if line.count(" -> ") > 3)
-    ideas = {"errors": "one family of exceptions"}
+    ideas = {"errors": "one family of exceptions", "_arrays": "what numbers are"}
     ideas |= dict(re.findall(r"^\| (\w+) \| .* \| ([^|]+) \|$", page, flags=re.MULTILINE))
     return [(name, ideas[name]) for name in line.strip().split(" -> ")]
 

@@ -14,11 +14,11 @@ from typing import Any
 from pages import fill
 
 from ferero_lab.bench.measure import environment
-from ferero_lab.data.speech import UNITS, Alphabet, find_corpora
 from ferero_lab.experiments.experiment import Settings
-from ferero_lab.experiments.speech.plan import read_plan
-from ferero_lab.experiments.speech.sets import load_sets
 from ferero_lab.report import to_json, write_file
+from ferero_lab.speech.corpora import UNITS, Alphabet, find_corpora
+from ferero_lab.speech.experiment.plan import read_plan
+from ferero_lab.speech.experiment.sets import load_sets
 
 ROOT = Path(__file__).parents[1]
 RESULT = ROOT / "benchmarks/results/speech-alphabets.json"

@@ -72,7 +72,10 @@ def test_versions(versions: dict[str, str], folder: Path, every: bool) -> dict[s
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
     command += ["-m", ""] if every else []
     ran = subprocess.run([*command, *(f"tests/{name}" for name in TESTS)], cwd=ROOT, check=False)
-    measured = subprocess.run([python, "-c", ENVIRONMENT], cwd=folder, check=True, capture_output=True, text=True)
+    lab = os.environ | {"PYTHONPATH": str(ROOT / "lab")}
+    measured = subprocess.run(
+        [python, "-c", ENVIRONMENT], cwd=folder, env=lab, check=True, capture_output=True, text=True
+    )
     return {
         "name": "lowest-versions",
         "date": datetime.now(UTC).date().isoformat(),

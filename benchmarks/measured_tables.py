@@ -29,12 +29,12 @@ COMMANDS = {
     "import-time": "benchmarks/import_time.py",
     "lowest-versions": "benchmarks/lowest_versions.py",
     "methods": "ferero bench methods",
-    "methods-step-h200": "python -m ferero_lab.bench.comparing.step_cost",
+    "methods-step-h200": "python -m ferero_lab.bench.comparison.step_cost",
     "quick-times": "benchmarks/quick_times.py DATA",
     "speech-alphabets": "benchmarks/data_table.py DATA",
     "steer": "ferero bench steer",
-    "steer-cost-cpu": "python -m ferero_lab.bench.steering.cost",
-    "steer-cost-h200": "python -m ferero_lab.bench.steering.cost",
+    "steer-cost-cpu": "python -m ferero_lab.bench.control.cost",
+    "steer-cost-h200": "python -m ferero_lab.bench.control.cost",
     "tasks": "ferero bench tasks",
 }
 """How a result is made that is no run of an experiment."""
@@ -72,7 +72,7 @@ def variants_table(all_results: Mapping[str, Result]) -> str:
 def neighbours_table(all_results: Mapping[str, Result]) -> str:
     """What ferero, Cooper, TorchJD and SLSQP offer; every yes and every figure is a link."""
     cooper, steps = "benchmarks/cooper/README.md", "benchmarks/results/steer-cost-cpu.json"
-    core, rivals = "benchmarks/results/core.json", "src/ferero_lab/bench/rivals.py"
+    core, rivals = "benchmarks/results/core.json", "lab/ferero_lab/bench/rivals.py"
     units = _in_other_units(all_results["cooper"])
     ours, theirs = _best_of_six(all_results["cooper"])
     mine, slsqp = _evaluations_where_both_arrive(all_results["core"])
@@ -91,7 +91,7 @@ def neighbours_table(all_results: Mapping[str, Result]) -> str:
         ["smooth problems solved, 400 rays of eight sets", _link(f"{solved['ferero']:.1%}", core), *[NOT_OFFERED] * 2,
          _link(f"{solved['SLSQP']:.1%}", core)],
         ["evaluations where both arrive, median", _link(mine, core), *[NOT_OFFERED] * 2, _link(slsqp, core)],
-        ["a certificate, and by how much a wish is out of reach",
+        ["a certificate, and by how much a preference is out of reach",
          *_yes("tests/optimize/test_certificate.py"), *[NOT_OFFERED] * 3],
         ["DDP and FSDP2, losses missing on some ranks", *_yes("tests/training/distributed/test_processes.py"),
          UNKNOWN, UNKNOWN, NOT_OFFERED],
@@ -175,7 +175,7 @@ def headlines_table(all_results: Mapping[str, Result]) -> str:
     rows = [
         ("smooth problems solved; SLSQP", f"{solved['ferero']:.1%}; {solved['SLSQP']:.1%}", "ferero bench core"),
         ("a training step over the plain sum, CPU; H200", f"{_cost(all_results)}; {_cost_on_gpu(all_results)}",
-         "python -m ferero_lab.bench.steering.cost"),
+         "python -m ferero_lab.bench.control.cost"),
         ("digit pairs, worst error over all rays, SGD; Adam", _pairs(steer), "ferero bench steer"),
         ("three image sets, median error of the rays; next best method", _rays(images),
          "ferero run images --device cuda"),

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from pages import PICTURES, keep_picture
 
 import ferero
-from ferero.plot.front import missed_handle
+from ferero.plot import missed_handle
 from ferero.plot.style import page_of
 from ferero_lab.problems import Exponential
 from ferero_lab.report import draw

@@ -29,9 +29,22 @@ from torch import Tensor
 
 import ferero
 from ferero.plot import plot_cone, plot_region
-from ferero.plot.clip import clip_line, clip_polygon, line_of
-from ferero.plot.frame import finish, new_plane, new_space
-from ferero.plot.style import BOLD, DASHES, DOT, LINE, RING, SHADE, THIN, page_of
+from ferero.plot.style import (
+    BOLD,
+    DASHES,
+    DOT,
+    LINE,
+    RING,
+    SHADE,
+    THIN,
+    clip_line,
+    clip_polygon,
+    finish,
+    line_of,
+    new_plane,
+    new_space,
+    page_of,
+)
 from ferero_lab.report import draw
 
 FOLDER = Path(__file__).parents[1] / "docs/pictures"

@@ -21,8 +21,7 @@ from summary import FAMILIES, best_single, tables
 from torch import Tensor, nn
 
 import ferero
-from ferero_lab.bench.measure import environment
-from ferero_lab.bench.steering.tasks import (
+from ferero_lab.bench.control.tasks import (
     Task,
     degrees_off,
     make_optimizer,
@@ -32,6 +31,7 @@ from ferero_lab.bench.steering.tasks import (
     three,
     train,
 )
+from ferero_lab.bench.measure import environment
 from methods import METHODS, Method, Setting
 
 RESULT = Path(__file__).parents[1] / "results" / "cooper.json"
