@@ -67,6 +67,7 @@ default_role = "said"
 MODULES = (
     *("ferero", "ferero.errors", "ferero.preference", "ferero.geometry", "ferero.methods", "ferero.optimize"),
     *("ferero.training", "ferero.fronts", "ferero.plot", "ferero.subprogram", "ferero.integrations.torchjd"),
+    *("ferero.files", "ferero.plot.style", "ferero.cli"),
 )
 PUBLIC: dict[str, str] = {}  # a public name, and the whole one under which the reference has it
 for _module in MODULES:
@@ -75,7 +76,7 @@ for _module in MODULES:
 
 
 def public_name(target: str) -> str | None:
-    """`ferero.optimize.result.Result.success` as the reference has it; None for what is not ours.
+    """`ferero.optimize._result.Result.success` as the reference has it; None for what is not ours.
 
     A bare word in lower case is no reference: it may be an argument as well as a function.
     """

@@ -27,7 +27,8 @@ with ferero.plot.theme():
 for wish in ("minimize error", "minimize error; abs(men - women) <= 0.05"):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-    steer = ferero.Steer(ferero.Preference.parse(wish, names=["error", "women", "men"]))
+    to_the_bound = ferero.FereroPI(headroom=0)  # without room for swings: the rate goes to 0
+    steer = ferero.Steer(ferero.Preference.parse(wish, names=["error", "women", "men"]), to_the_bound)
     optimizer, course = torch.optim.Adam(model.parameters(), lr=0.01), []
     for step in range(3000):
         rows = torch.randint(32561, (512,))
