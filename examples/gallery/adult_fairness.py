@@ -24,12 +24,12 @@ def losses(model, x, rich, male):
 people, others = read("train.csv.gz"), read("test.csv.gz")
 with ferero.plot.theme():
     figure, (above, below) = plt.subplots(2, 1, figsize=(5, 3.6), sharex=True, layout="constrained")
-for wish in ("minimize error", "minimize error; abs(men - women) <= 0.05"):
+for text in ("minimize error", "minimize error; abs(men - women) <= 0.05"):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-    to_the_bound = ferero.FereroPI(headroom=0)  # without room for swings: the rate goes to 0
-    steer = ferero.Steer(ferero.Preference.parse(wish, names=["error", "women", "men"]), to_the_bound)
-    optimizer, course = torch.optim.Adam(model.parameters(), lr=0.01), []
+    # No room for swings: the rate goes to 0.
+    steer = ferero.Steer(ferero.Preference.parse(text, names=["error", "women", "men"]), ferero.FereroPI(headroom=0))
+    optimizer, seen = torch.optim.Adam(model.parameters(), lr=0.01), []
     for step in range(3000):
         rows = torch.randint(32561, (512,))
         optimizer.zero_grad()
@@ -37,10 +37,10 @@ for wish in ("minimize error", "minimize error; abs(men - women) <= 0.05"):
         optimizer.param_groups[0]["lr"] = 0.01 * (1 - step / 3000)
         optimizer.step()
         if step % 40 == 39:
-            course.append([step, *(loss.item() for loss in losses(model, *others))])
-    steps, error, women, men = np.array(course).T
-    print(f"{wish}: log-loss {error[-1]:.3f}, gap {men[-1] - women[-1]:.3f} on the test people")
-    above.plot(steps, error, label=wish)
+            seen.append([step, *(loss.item() for loss in losses(model, *others))])
+    steps, error, women, men = np.array(seen).T
+    print(f"{text}: log-loss {error[-1]:.3f}, gap {men[-1] - women[-1]:.3f} on the test people")
+    above.plot(steps, error, label=text)
     below.plot(steps, men - women)
 print(steer.report())
 above.set(ylabel="log-loss, test people", ylim=(0.32, 0.45))

@@ -23,8 +23,8 @@ def train(preference):
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     model = BertForSequenceClassification(BertConfig(vocab_size=32, num_labels=2, **sizes))
-    to_the_bound = ferero.FereroPI(headroom=0)  # without room for swings: the rate goes to 0
-    model.steer = ferero.Steer(preference, to_the_bound)  # a part of the model: saved and resumed with it
+    # A part of the model: saved and resumed with it. No room for swings: the rate goes to 0.
+    model.steer = ferero.Steer(preference, ferero.FereroPI(headroom=0))
     records.clear()
     quiet = {"disable_tqdm": True, "report_to": "none", "save_strategy": "no", "logging_strategy": "no"}
     how = {"per_device_train_batch_size": 64, "learning_rate": 2e-3, "remove_unused_columns": False, "use_cpu": True}
