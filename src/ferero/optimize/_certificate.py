@@ -12,7 +12,7 @@ from ferero.optimize._evaluator import Function, Point, make_evaluator
 from ferero.optimize._merit import held_rows
 from ferero.optimize._scale import SEEN_SHARE, Seen, gradient_scale, row_scale, still_counts
 from ferero.preference import Preference
-from ferero.preference._inputs import no_preference
+from ferero.preference._assembly import no_preference
 from ferero.subprogram import Program, solve_exact
 
 __all__ = ["KKT", "certify", "check_count", "check_single", "kkt_of", "no_certificate"]

@@ -24,7 +24,7 @@ from ferero.optimize._result import History, Progress, Result, Status, message_f
 from ferero.optimize._scale import Seen
 from ferero.optimize._trust_region import Outcome, Round, descend
 from ferero.preference import Preference
-from ferero.preference._move import shifted
+from ferero.preference._preference import shifted
 
 __all__ = ["minimize", "minimize_many"]
 
