@@ -19,10 +19,9 @@ from ferero.methods._domain import adaptive_domain, apply_rows
 from ferero.methods._method import Decision, Observation, check_observation, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import Domain
-from ferero.subprogram._augmented_rows import stacked
 from ferero.subprogram._batched import solve_batched
 from ferero.subprogram._exact import solve_exact
-from ferero.subprogram._program import Program
+from ferero.subprogram._program import Program, augmented_rows
 
 __all__ = ["FereroQG", "FereroQGState", "positive_part"]
 
@@ -275,7 +274,7 @@ class _Parts(NamedTuple):
 def _parts_of(method: FereroQG, preference: Preference, device: torch.device) -> _Parts:
     """Kept, since they are asked for at every step and a copy to a GPU waits."""
     p = preference
-    S, b, (k_f, _, _) = stacked(p)
+    S, b, (k_f, _, _) = augmented_rows(p)
     constraints = p.m_g + p.m_h
     rates = S.new_tensor([0.0] * k_f + [method.c_g] * p.m_g + [method.c_h] * p.m_h)
     a = (p.A != 0).any(dim=-1).to(S)

@@ -16,7 +16,7 @@ from ferero.methods._domain import adaptive_domain, apply_rows
 from ferero.methods._method import Decision, Observation, check_observation, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import Domain
-from ferero.subprogram._augmented_rows import stacked
+from ferero.subprogram._program import augmented_rows
 
 __all__ = ["FereroSA", "FereroSAState"]
 
@@ -204,7 +204,7 @@ class _Parts(NamedTuple):
 def _parts_of(method: FereroSA, preference: Preference, device: torch.device) -> _Parts:
     """Kept, since they are asked for at every step and a copy to a GPU waits."""
     p = preference
-    S, b, sizes = stacked(p)
+    S, b, sizes = augmented_rows(p)
     rates = torch.repeat_interleave(S.new_tensor([0.0, method.c_g, method.c_h]), torch.tensor(sizes))
     rho = math.inf if method.bound is None else method.bound
     lower = S.new_tensor([0.0] * p.m_g + [-rho] * p.m_h)

@@ -24,8 +24,8 @@ from ferero.optimize._merit import Mask, Merit
 from ferero.optimize._metric import Metric, make_metric
 from ferero.optimize._scale import DIVERGED, Seen, gradient_scale, row_scale, still_counts
 from ferero.subprogram import Program, solve_batched, solve_exact
+from ferero.subprogram._batched import on_segment
 from ferero.subprogram._program import EPSILON
-from ferero.subprogram._segment import on_segment
 
 __all__ = [
     "IsOptimal",
