@@ -8,7 +8,7 @@ from scipy.optimize import minimize as scipy_minimize
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods import Observation
-from ferero.methods._mgda import MGDA
+from ferero.methods._baselines.mgda import MGDA
 from ferero.preference import Preference
 from ferero_lab.bench.golden import golden
 from ferero_lab.problems.exponential import Exponential

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ferero._arrays import ArrayLike, check_finite, to_float64, to_vectors
 from ferero.errors import InputError, UnsupportedError
-from ferero.methods._method import Decision, Observation, check_observation, in_dtype_of
-from ferero.methods._ray import check_understood, knows_rays_only, through_of, weights_of
+from ferero.methods._baselines.ray import knows_rays_only, through_of, weights_of
+from ferero.methods._method import Decision, Observation, check_observation, check_understood, in_dtype_of
 from ferero.preference import Preference
 
 __all__ = ["LinearScalarization", "ScalarizationState", "SmoothTchebycheff", "Tchebycheff"]
@@ -89,10 +89,10 @@ class _Scalarization(ABC):
     def update(
         self, preference: Preference, observation: Observation, state: ScalarizationState
     ) -> tuple[Decision, ScalarizationState]:
-        """Weighs the losses by their values. Without a host synchronisation where they are on a GPU.
+        """Weighs the losses by their values. Without a host sync where they are on a GPU.
 
         Args:
-            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            preference: For a stack of P the observation has (..., P, m).
             observation: With losses (..., m), and which of them are present.
             state: From :meth:`init` or the last step.
 
@@ -101,7 +101,7 @@ class _Scalarization(ABC):
 
         Raises:
             InputError: An observation that does not fit.
-            NonFiniteError: Losses that are not finite (looked for on the CPU only).
+            NonFiniteError: Losses that are not finite (checked on the CPU only).
         """
         check_observation(self, preference, observation)
         F, present = observation.losses.detach().double(), observation.present
@@ -119,7 +119,7 @@ class _Scalarization(ABC):
         """By how much the merit, whose gradient in the losses are the weights, rises; negative for an improvement.
 
         Args:
-            preference: What is wanted; for a stack of P the losses are (..., P, m).
+            preference: For a stack of P the losses are (..., P, m).
             before: Losses, (..., m).
             after: Losses, (..., m).
 
