@@ -17,12 +17,11 @@ import scipy
 import torch
 from torch import Tensor
 
-from ferero._arrays import Array, ArrayLike, check_finite, to_float64, to_vectors
+from ferero._arrays import Array, ArrayLike, Mask, check_finite, to_float64, to_vectors
 from ferero.errors import ConeError, InputError
 
 __all__ = ["Cone"]
 
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Indices: TypeAlias = npt.NDArray[np.intp]
 
 # The sine of an angle that rounding can produce: twelve bits above the precision of unit vectors in float64.

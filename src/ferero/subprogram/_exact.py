@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ferero._arrays import Array
+from ferero._arrays import Array, Mask
 from ferero.subprogram._consistency import FAILED
 from ferero.subprogram._gramian import factor
 from ferero.subprogram._program import EPSILON, MANY, TINY, Program
 
 __all__ = ["Answer", "solve_exact"]
-
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 ACCEPTED = 1e-10  # relative residual at which an answer is taken without a second opinion
 SOLVER_TOLERANCE = 1e-12
