@@ -27,7 +27,7 @@ NEARBY = (
     1e-9,
     1e-11,
     1e-13,
-)  # of the losses' size: the distance over which the merit's rate is differenced, at most
+)  # of the losses' size: how far ahead the merit's rate is differenced
 TRIALS = 60
 
 

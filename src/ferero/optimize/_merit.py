@@ -203,7 +203,7 @@ def nearest_satisfying(preference: Preference, losses: Array) -> Array:
 
 
 def choose_cone(preference: Preference, losses: Array) -> Cone:
-    """The preference's own cone, or the orthant opened just enough to reach the nearest losses that meet the constraints.
+    """The preference's cone, or the orthant opened just enough to reach the nearest losses that meet the constraints.
 
     A line needs no opening: its merit is aligned with it, and a loss below the line may rise as it is. Rows that the
     equalities hold cannot be improved and are left out.

@@ -85,20 +85,20 @@ def _solve(program: Program, *, last_resort: bool = True) -> Answer:
     lam = _interior_point(program)
     best = Answer(lam, program.residual(lam), "piqp")
     if best.residual > ACCEPTED:
-        best = _better(best, _mended(program, lam, "active set"))
+        best = _better(best, _finished(program, lam, "active set"))
     if best.residual > ACCEPTED:
         lam = _at_best_corner(program, best.multipliers)
         best = _better(best, Answer(lam, program.residual(lam), "active set"))
     if best.residual > ACCEPTED and last_resort:
-        best = _better(best, _mended(program, _second_opinion(program), "clarabel"))
+        best = _better(best, _finished(program, _second_opinion(program), "clarabel"))
         for length in OTHER_LENGTHS:
             if best.residual > ACCEPTED:
-                best = _better(best, _mended(program, _interior_point(program, length), "active set"))
+                best = _better(best, _finished(program, _interior_point(program, length), "active set"))
     return best
 
 
 def _at_best_corner(program: Program, lam: Array) -> Array:
-    """The same with the order's part at the corner whose row is met worst.
+    """``lam`` with the order's part at the corner whose row is met worst.
 
     Where the constraints alone fix the direction, their multipliers may be so large that the order's are lost beside
     them; what is left to choose is the row that c belongs to.
@@ -116,7 +116,7 @@ def _at_best_corner(program: Program, lam: Array) -> Array:
     return corner
 
 
-def _mended(program: Program, lam: Array, solver: Literal["active set", "clarabel"]) -> Answer:
+def _finished(program: Program, lam: Array, solver: Literal["active set", "clarabel"]) -> Answer:
     lam = _improve(program, lam)
     return Answer(lam, program.residual(lam), solver)
 
@@ -204,9 +204,9 @@ def _lowest(first: float, cross: float, second: float, gain: float) -> float:
 def _typical_length(program: Program) -> float:
     """The length of a direction that meets the constraints, or of the shortest admissible gradient."""
     lengths = program.lengths
-    wanted = program.unmet / (lengths if lengths.all() else np.where(lengths > 0, lengths, np.inf))
+    needed = program.unmet / (lengths if lengths.all() else np.where(lengths > 0, lengths, np.inf))
     ends = program.ends if program.simplex.all() else program.ends[program.simplex > 0]
-    return max(float(wanted.max()), float(ends.min(initial=np.inf)) if len(ends) else 0.0) or 1.0
+    return max(float(needed.max()), float(ends.min(initial=np.inf)) if len(ends) else 0.0) or 1.0
 
 
 def _interior_point(program: Program, relative_length: float = 1.0) -> Array:

@@ -291,11 +291,11 @@ class Programs:
         unmet = self.linear.clamp(min=0.0)
         if self.equalities:
             unmet[:, -self.equalities :] = self.linear[:, -self.equalities :].abs()
-        wanted = torch.where(lengths > 0, unmet / lengths, 0.0).amax(dim=-1)
+        needed = torch.where(lengths > 0, unmet / lengths, 0.0).amax(dim=-1)
         order = self.a[:, :k_f]
         ends = torch.where(order > 0, lengths[:, :k_f] / order, torch.inf).amin(dim=-1)
         payable = (lengths * self.upper.clamp(max=MANY))[:, k_f:].sum(dim=-1)
-        typical = torch.maximum(torch.minimum(wanted, payable + ends), ends)
+        typical = torch.maximum(torch.minimum(needed, payable + ends), ends)
         typical = torch.where((typical > 0) & typical.isfinite(), typical, 1.0)[:, None]
         squared = typical * typical
         size = torch.maximum(torch.hypot(lengths / typical, self.a), self.linear.abs() / squared)

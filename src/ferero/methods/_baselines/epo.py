@@ -119,7 +119,7 @@ class EPO:
             The decision, whose weights are on the simplex, and which move it is.
 
         Raises:
-            InputError: An observation without gramian, one that does not fit, or negative losses (looked for on the
+            InputError: An observation without gramian, one that does not fit, or negative losses (checked on the
                 CPU only; elsewhere they count as 0).
             NonFiniteError: Losses or gramian that are not finite.
         """

@@ -64,7 +64,7 @@ def knows_the_order_only(method: object, preference: Preference) -> str | None:
     """None for a preference without constraints; else the sentence of refusal."""
     if any(member.m_g + member.m_h > 0 for member in preference.members or (preference,)):
         return (
-            f"{type(method).__name__} knows nothing of wanted values: it ends somewhere on the front; use "
+            f"{type(method).__name__} knows no constraints: it ends somewhere on the front; use "
             "Preference.pareto(m), or a method that knows preferences, such as ferero.Ferero() or ferero.FereroPI()."
         )
     return None

@@ -162,7 +162,7 @@ class LinearScalarization(_Scalarization):
     r is.
 
     Cost: that of the weighted sum. Understands rays from the origin and no constraint. Choose it as the baseline, or
-    where the weights themselves are what is wanted. A loss that is missing keeps its weight.
+    where the weights themselves are given. A loss that is missing keeps its weight.
 
     Args:
         weights: r, a number >= 0 for each loss, divided by their sum; None for the preference's.
@@ -314,7 +314,7 @@ def _for_each(numbers: Sequence[float], name: str, preference: Preference) -> tu
 
 @lru_cache(maxsize=256)
 def _tensor(numbers: tuple[float, ...], device: torch.device) -> Tensor:
-    """Kept, since to copy it there anew at every step would wait for the device."""
+    """Cached: copying it at every step would be a host sync."""
     return torch.tensor(numbers, dtype=torch.float64, device=device)
 
 

@@ -134,7 +134,7 @@ class XWCMGDA(WCMGDA):
     not said. Losses may be of any sign, and below z. For all else, and what is "our reading" in it: :class:`WCMGDA`.
 
     Cost: m backward passes for the gramian, and a few small quadratic programs in float64. Understands rays, also
-    shifted ones, and no constraint. Choose it to better a given model by wanted proportions.
+    shifted ones, and no constraint. Choose it to improve a given model in given proportions.
 
     Args:
         u: As for :class:`WCMGDA`.
