@@ -1,4 +1,4 @@
-"""Where numbers enter: whatever a caller holds becomes a float64 tensor, or is refused by name."""
+"""Reads arrays of any library as float64 tensors; errors name the argument."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import Tensor
 
 from ferero.errors import InputError
 
-__all__ = ["Array", "ArrayLike", "check_finite", "to_float64", "to_vectors"]
+__all__ = ["Array", "ArrayLike", "Mask", "check_finite", "to_float64", "to_vectors"]
 
 Array: TypeAlias = npt.NDArray[np.float64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 ArrayLike: TypeAlias = Tensor | npt.ArrayLike
 
 
@@ -56,7 +57,7 @@ def to_vectors(value: ArrayLike, name: str, m: int) -> Tensor:
 def check_finite(tensor: Tensor, name: str, error: type[Exception] = InputError) -> None:
     """Raises ``error`` where ``tensor`` has an entry that is NaN or infinite, and says where."""
     if tensor.numel() and math.isfinite(tensor.detach().sum().item()):
-        return  # one operation instead of five, asked at every training step; a sum that overflows is looked at closely
+        return  # one operation instead of five, at every training step; a sum that overflows is checked entry by entry
     bad = ~torch.isfinite(tensor)
     if bad.any():
         index = tuple(torch.nonzero(bad)[0].tolist())

@@ -85,7 +85,7 @@ def test_what_is_no_aggregator_is_refused():
 def test_a_ray_is_refused():
     refusal = FromTorchJD(MGDA()).understands(ferero.Preference.ray([1.0, 2.0]))
     assert refusal is not None
-    assert "MGDA knows nothing of wanted values" in refusal
+    assert "MGDA knows no constraints" in refusal
 
 
 @pytest.mark.parametrize("kind", [MGDA, IMTLG, AlignedMTL, Mean])
@@ -155,5 +155,5 @@ def test_slopes_and_stacks_are_refused():
         MethodWeighting(ferero.FereroSA(), p)
     with pytest.raises(InputError, match="expected a single one"):
         MethodWeighting(ferero.Ferero(), ferero.Preference.stack([p, p]))
-    with pytest.raises(UnsupportedError, match="knows nothing of wanted values"):
+    with pytest.raises(UnsupportedError, match="knows no constraints"):
         MethodWeighting(FromTorchJD(MGDAWeighting()), p)

@@ -8,7 +8,7 @@ import torch
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods import Observation
-from ferero.methods._epo import EPO, EPOState
+from ferero.methods._baselines.epo import EPO, EPOState
 from ferero.preference import Preference
 from ferero_lab.bench.golden import golden
 
@@ -37,7 +37,7 @@ def test_it_moves_as_the_released_code_does(solver):
 
 
 def test_adjustments_are_those_of_the_released_code():
-    from ferero.methods._epo import _adjustment
+    from ferero.methods._baselines.epo import _adjustment
 
     for case in golden("epo"):
         r, F = (torch.tensor(case[name], dtype=torch.float64) for name in ("r", "losses"))

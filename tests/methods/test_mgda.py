@@ -8,7 +8,7 @@ from scipy.optimize import minimize as scipy_minimize
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods import Observation
-from ferero.methods._mgda import MGDA
+from ferero.methods._baselines.mgda import MGDA
 from ferero.preference import Preference
 from ferero_lab.bench.golden import golden
 from ferero_lab.problems.exponential import Exponential
@@ -209,8 +209,8 @@ def test_it_declares_itself():
     assert method.understands(Preference.pareto(2)) is method.understands(cone) is None
     assert MGDA("l2").understands(Preference.from_matrices(A=np.eye(2))) is None
     assert "would change the cone" in MGDA("l2").understands(cone)
-    assert "knows nothing of wanted values" in method.understands(Preference.ray([1.0, 1.0]))
-    with pytest.raises(UnsupportedError, match="knows nothing of wanted values"):
+    assert "knows no constraints" in method.understands(Preference.ray([1.0, 1.0]))
+    with pytest.raises(UnsupportedError, match="knows no constraints"):
         method.init(Preference.ray([1.0, 1.0]))
     with pytest.raises(dataclasses.FrozenInstanceError):
         method.normalize = "l2"

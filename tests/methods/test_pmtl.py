@@ -9,7 +9,7 @@ from scipy.optimize import minimize as scipy_minimize
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods import Observation
-from ferero.methods._pmtl import PMTL, PMTLState
+from ferero.methods._baselines.pmtl import PMTL, PMTLState
 from ferero.preference import Preference, spread
 from ferero_lab.bench.golden import golden
 from ferero_lab.problems.exponential import Exponential

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import ferero
-from ferero.methods._ray import knows_rays_only, knows_the_order_only, ray_of, through_of, weights_of
+from ferero.methods._baselines.ray import knows_rays_only, knows_the_order_only, ray_of, through_of, weights_of
 from ferero.preference import Preference
 
 CPU = torch.device("cpu")

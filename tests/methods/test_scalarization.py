@@ -8,7 +8,12 @@ import torch
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods import Observation
-from ferero.methods._scalarization import LinearScalarization, ScalarizationState, SmoothTchebycheff, Tchebycheff
+from ferero.methods._baselines.scalarization import (
+    LinearScalarization,
+    ScalarizationState,
+    SmoothTchebycheff,
+    Tchebycheff,
+)
 from ferero.preference import Preference
 from ferero_lab.problems.exponential import Exponential
 

@@ -5,7 +5,7 @@ import torch
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods import Observation
-from ferero.methods._wc_mgda import WCMGDA, XWCMGDA
+from ferero.methods._baselines.wc_mgda import WCMGDA, XWCMGDA
 from ferero.preference import Preference
 from ferero.subprogram._conic import maximize_gain, maximize_gain_batched
 from ferero_lab.problems.exponential import Exponential

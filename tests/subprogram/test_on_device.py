@@ -7,7 +7,7 @@ import ferero
 from ferero.methods import Observation
 from ferero.preference import Preference
 from ferero.subprogram import solve_on_device, solve_subprogram, without_asymmetry
-from ferero.subprogram._on_device import LARGE
+from ferero.subprogram._solve import LARGE
 from ferero_lab.bench.golden import golden
 
 SOLVERS = {

@@ -1,21 +1,31 @@
-"""The relative preference: a polyhedral cone that says which changes of the losses are improvements."""
+"""Polyhedral cones, which say which changes of the losses are improvements.
+
+A cone has two descriptions, ``{y : A y >= 0}`` by inequalities and ``{Y c : c >= 0}`` by rays. The double-description
+method turns either into the other: the facets of ``cone(Y)`` are the extreme rays of its dual ``{a : Y^T a >= 0}``.
+"""
 
 from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import scipy
 import torch
 from torch import Tensor
 
-from ferero._arrays import ArrayLike, check_finite, to_float64, to_vectors
+from ferero._arrays import Array, ArrayLike, Mask, check_finite, to_float64, to_vectors
 from ferero.errors import ConeError, InputError
-from ferero.geometry._duality import ROUNDOFF, Array, Generators, Mask, extreme_rays, irredundant, unit_rows
 
 __all__ = ["Cone"]
+
+Indices: TypeAlias = npt.NDArray[np.intp]
+
+# The sine of an angle that rounding can produce: twelve bits above the precision of unit vectors in float64.
+ROUNDOFF = float(2**12 * np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -66,7 +76,7 @@ class Cone:
             size = 0
         if size < 1:
             raise InputError(f"m: expected the number of losses, an integer of at least 1, found {m!r}.")
-        return cls._from_dual(extreme_rays(np.eye(size)), np.eye(size))
+        return cls._from_dual(_extreme_rays(np.eye(size)), np.eye(size))
 
     @classmethod
     def from_rays(cls, Y: ArrayLike) -> Cone:
@@ -83,13 +93,13 @@ class Cone:
         rays = to_float64(Y, "Y")
         _check_matrix(rays, "Y", "(m, k), one column per ray")
         columns = _read_vectors(rays.T, "Y", "column")
-        dual = extreme_rays(columns)
+        dual = _extreme_rays(columns)
         _check_proper(dual, len(columns))
         return cls._from_dual(dual, columns)
 
     @classmethod
-    def _from_dual(cls, dual: Generators, generators: Array) -> Cone:
-        """Wraps the facets of a cone, and remembers its generators: to find them again can take long."""
+    def _from_dual(cls, dual: _Generators, generators: Array) -> Cone:
+        """Wraps the facets of a cone and keeps its generators, which are expensive to recompute."""
         cone = object.__new__(cls)
         cone.__dict__.update(matrix=torch.from_numpy(dual.rays), _generators=(generators, dual.tight))
         return cone
@@ -113,12 +123,12 @@ class Cone:
                 "contains a line) and has no extreme rays; use its matrix, or add rows."
             )
         generators, tight = self._generators
-        return torch.from_numpy(generators[irredundant(tight)].T.copy())
+        return torch.from_numpy(generators[_irredundant(tight)].T.copy())
 
     @cached_property
     def _generators(self) -> tuple[Array, Mask]:
         """Unit rows (r, m) that generate the cone, and (k, r) on which of them each inequality is tight."""
-        rays, lineality, tight = extreme_rays(self.matrix.numpy())
+        rays, lineality, tight = _extreme_rays(self.matrix.numpy())
         lines = np.vstack([lineality, -lineality])
         return np.vstack([rays, lines]), np.pad(tight.T, ((0, 0), (0, len(lines))), constant_values=True)
 
@@ -164,7 +174,7 @@ class Cone:
     def allowing_ascent(self, start: ArrayLike, target: ArrayLike) -> Cone:
         """Returns the smallest cone that contains this one and ``start - target``.
 
-        Under it the way from start to target is an improvement, though some losses rise along it.
+        Under it the step from start to target is an improvement, though some losses rise along it.
 
         Args:
             start: Losses (m,).
@@ -172,7 +182,7 @@ class Cone:
 
         Raises:
             InputError: The arguments are not finite (m,), or are equal.
-            ConeError: The target is no better than start in any loss, so that no proper cone is left.
+            ConeError: The target is no better than start in any loss, so no proper cone is left.
         """
         ascent = _read_direction(start, target, self.m)
         gains = self.matrix.numpy() @ ascent
@@ -185,7 +195,7 @@ class Cone:
                 "choose a target that improves at least one of them."
             )
         generators = np.vstack([self._generators[0], ascent])
-        return Cone._from_dual(extreme_rays(generators), generators)
+        return Cone._from_dual(_extreme_rays(generators), generators)
 
     def __repr__(self) -> str:
         k, m = self.matrix.shape
@@ -213,7 +223,7 @@ def _read_vectors(matrix: Tensor, name: str, vector: str) -> Array:
         raise ConeError(
             f"{name}: expected no zero {vector}, found {vector} {zero[0]} zero; it says nothing, remove it."
         )
-    return unit_rows(rows)
+    return _unit_rows(rows)
 
 
 def _check_interior(rows: Array) -> None:
@@ -240,7 +250,7 @@ def _check_interior(rows: Array) -> None:
     )
 
 
-def _check_proper(dual: Generators, k: int) -> None:
+def _check_proper(dual: _Generators, k: int) -> None:
     """Raises unless the cone of k rays, whose dual is given, has an interior and is not the whole space."""
     lines, m = dual.lineality.shape
     if lines:
@@ -275,11 +285,120 @@ def _read_direction(start: ArrayLike, target: ArrayLike, m: int) -> Array:
     difference: Array = (ends[0] - ends[1]).numpy()
     if not difference.any():
         raise InputError(
-            "target: expected losses that differ from start, found them equal; there is no way to allow, "
+            "target: expected losses that differ from start, found them equal; there is no ascent to allow, "
             "use the cone as it is."
         )
-    return unit_rows(difference[None]).ravel()
+    return _unit_rows(difference[None]).ravel()
 
 
 def _rank(rows: Array) -> int:
     return int(np.linalg.matrix_rank(rows, tol=ROUNDOFF))
+
+
+class _Generators(NamedTuple):
+    """The cone ``{y : V y >= 0}`` as ``span(lineality) + cone(rays)``.
+
+    Attributes:
+        rays: Unit rows (r, m), orthogonal to the lineality, none of them redundant.
+        lineality: Orthonormal rows (l, m). The cone is pointed if and only if l is 0.
+        tight: (r, n), where inequality j holds with equality on ray i.
+    """
+
+    rays: Array
+    lineality: Array
+    tight: Mask
+
+
+def _unit_rows(V: Array) -> Array:
+    """Returns the rows of ``V`` (n, m), none of them zero, with length one, whatever their magnitude."""
+    scaled = V / np.abs(V).max(axis=1, keepdims=True)
+    return np.asarray(scaled / np.linalg.norm(scaled, axis=1, keepdims=True), dtype=np.float64)
+
+
+def _extreme_rays(V: Array) -> _Generators:
+    """Finds generators of ``{y : V y >= 0}``.
+
+    The double-description method: start from a largest set of independent inequalities, well conditioned by
+    pivoting, whose cone is simplicial, and cut it by the others one at a time. Which inequalities hold with equality
+    on a new ray follows from its parents, not from rounded numbers, so degenerate cones (many facets through one ray)
+    give each ray once.
+
+    Args:
+        V: Unit rows (n, m).
+    """
+    Q, triangle, pivots = scipy.linalg.qr(V.T, pivoting=True)
+    diagonal = np.abs(np.diagonal(triangle))
+    rank = int(np.count_nonzero(diagonal > ROUNDOFF * diagonal[0]))
+    basis, others = np.sort(pivots[:rank]), np.sort(pivots[rank:])
+    inverse = np.linalg.inv(V[basis]) if rank == V.shape[1] else np.linalg.pinv(V[basis])
+    rays = _unit_rows(np.asarray(inverse.T, dtype=np.float64))
+    tight = np.zeros((rank, len(V)), dtype=np.bool_)
+    tight[:, basis] = ~np.eye(rank, dtype=np.bool_)
+    for row in others:
+        rays, tight = _cut(rays, tight, V[row], row, rank)
+    return _Generators(rays, np.asarray(Q[:, rank:].T, dtype=np.float64), tight)
+
+
+def _irredundant(tight: Mask) -> Indices:
+    """Finds which inequalities of a cone with interior are facets, given the rays on which they are tight.
+
+    An inequality is a facet unless another one is tight on the same rays and more. Of several that are tight
+    on the same rays, hence equal, the first stands for all.
+
+    Args:
+        tight: (r, n), of :class:`_Generators`.
+
+    Returns:
+        Indices of inequalities, ascending.
+    """
+    sets, first = np.unique(tight, axis=1, return_index=True)
+    missed = sets.T.astype(np.float32) @ (~sets).astype(np.float32)
+    facets = np.count_nonzero(missed == 0, axis=1) == 1
+    return np.sort(first[facets])
+
+
+def _cut(rays: Array, tight: Mask, v: Array, row: int, dimension: int) -> tuple[Array, Mask]:
+    """Intersects a pointed cone, given by its extreme rays, with the half-space ``{y : v.y >= 0}``.
+
+    Rays on the right side stay. Each edge that crosses the boundary, between ``p`` with ``v.p > 0`` and ``q``
+    with ``v.q < 0``, gives the new ray ``(v.p) q - (v.q) p``.
+
+    Args:
+        rays: Unit rows (r, m).
+        tight: (r, n), where inequality j holds with equality on ray i.
+        v: Unit vector (m,).
+        row: The column of ``tight`` that belongs to ``v``.
+        dimension: Of the space that the rays span before any cut.
+
+    Returns:
+        The rays of the intersection and where they are tight.
+    """
+    side = rays @ v
+    zero = np.abs(side) <= ROUNDOFF
+    keep = zero | (side > 0)
+    p, q = _edges(tight, np.flatnonzero(keep & ~zero), np.flatnonzero(~keep), dimension)
+    crossing = side[p, None] * rays[q] - side[q, None] * rays[p]
+    shared = tight[p] & tight[q]
+    shared[:, row] = True
+    kept = tight[keep]
+    kept[:, row] = zero[keep]
+    return np.vstack([rays[keep], _unit_rows(crossing)]), np.vstack([kept, shared])
+
+
+def _edges(tight: Mask, above: Indices, below: Indices, dimension: int) -> tuple[Indices, Indices]:
+    """Finds the pairs (i in above, j in below) that span an edge: no third ray is tight wherever both are.
+
+    An edge lies on at least ``dimension - 2`` facets, which rules out most pairs at the price of one product.
+    """
+    counts = tight.astype(np.float32)  # exact up to 2**24, and as fast as BLAS
+    shared = counts[above] @ counts[below].T
+    p, q = np.nonzero(shared >= dimension - 2)
+    p, q = above[p], below[q]
+    is_edge = np.zeros(len(p), dtype=np.bool_)
+    size = 1 + 2**22 // max(1, len(tight))
+    for start in range(0, len(p), size):
+        chunk = slice(start, start + size)
+        common = counts[p[chunk]] * counts[q[chunk]]
+        holders = np.count_nonzero(common @ (1 - counts).T == 0, axis=1)
+        is_edge[chunk] = holders == 2
+    return p[is_edge], q[is_edge]

@@ -1,4 +1,4 @@
-"""Which of many points no other one improves on, under any cone."""
+"""The nondominated points among many, under any cone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ferero.geometry._cone import Cone
 
 __all__ = ["nondominated"]
 
-_NUMBERS = 1 << 21  # losses compared at once: what bounds the memory, and large enough to hide the calls
+_NUMBERS = 1 << 21  # losses compared at once: bounds the memory, yet large enough to hide the overhead of a call
 
 
 def nondominated(points: ArrayLike, cone: Cone | None = None) -> Tensor:
@@ -46,10 +46,10 @@ def nondominated(points: ArrayLike, cone: Cone | None = None) -> Tensor:
 
 
 def _survivors(losses: Tensor, cone: Cone) -> Tensor:
-    """Indices of the points left when each has met all the others, a block of challengers at a time.
+    """Indices of the nondominated points, found by comparing a block of challengers with all points left.
 
-    The best by the sum of the rows come first: they remove the most, and what is removed challenges nobody.
-    Pairs that ``A u`` and ``A v``, compared with room for their rounding, already tell apart are skipped.
+    The best by the sum of the rows come first: they remove the most, and a removed point is never a challenger.
+    Pairs that ``A u`` and ``A v`` already rule out, with a margin for rounding, are skipped.
     """
     A = cone.matrix.to(losses.device)
     floor = A @ losses.T

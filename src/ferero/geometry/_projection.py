@@ -1,7 +1,7 @@
 """Euclidean projections onto the domains of the multipliers: weighted simplex, box, and their product.
 
 They run inside every step, over many preferences at once, so they are plain tensor operations: batched over
-leading dimensions, on any device, without a look at the values. They trust their arguments.
+leading dimensions, on any device, without a host sync. They trust their arguments.
 """
 
 from __future__ import annotations
@@ -118,5 +118,5 @@ def project_multipliers(
 
 
 def _like(value: Tensor | float, x: Tensor) -> Tensor:
-    """Returns ``value`` with the dtype and on the device of ``x``; numbers by a fill, since a copy waits."""
+    """Returns ``value`` with the dtype and device of ``x``; numbers by a fill, since copying one is a host sync."""
     return value.to(x) if isinstance(value, Tensor) else x.new_full((), value)

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from ferero.errors import InputError, UnsupportedError
+from ferero.methods import check_understood
+from ferero.methods._baselines.ray import knows_the_order_only
 from ferero.methods._method import Decision, Method, Observation, Steps, check_method, check_observation, in_dtype_of
-from ferero.methods._ray import check_understood, knows_the_order_only
 from ferero.preference import Preference
 from ferero.training import _buffers as buffers
 from ferero.training._write import write

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from ferero.methods._epo import EPO, EPOState
+from ferero.methods._baselines.epo import EPO, EPOState
+from ferero.methods._baselines.mgda import MGDA
+from ferero.methods._baselines.pmtl import PMTL, PMTLState
+from ferero.methods._baselines.scalarization import (
+    LinearScalarization,
+    ScalarizationState,
+    SmoothTchebycheff,
+    Tchebycheff,
+)
+from ferero.methods._baselines.wc_mgda import WCMGDA, XWCMGDA
 from ferero.methods._ferero import Ferero
 from ferero.methods._ferero_pi import FereroPI, FereroPIState
 from ferero.methods._ferero_qg import FereroQG, FereroQGState
@@ -16,12 +25,8 @@ from ferero.methods._method import (
     Observation,
     Steps,
     check_observation,
+    check_understood,
 )
-from ferero.methods._mgda import MGDA
-from ferero.methods._pmtl import PMTL, PMTLState
-from ferero.methods._ray import check_understood
-from ferero.methods._scalarization import LinearScalarization, ScalarizationState, SmoothTchebycheff, Tchebycheff
-from ferero.methods._wc_mgda import WCMGDA, XWCMGDA
 
 __all__ = [
     "EPO",

@@ -68,7 +68,7 @@ class Ferero:
         """Solves the subprogram.
 
         Args:
-            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            preference: For a stack of P the observation has (..., P, m).
             observation: With losses (..., m) and gramian (..., m, m).
             state: From :meth:`init` or the last step.
 

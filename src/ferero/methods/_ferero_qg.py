@@ -15,14 +15,13 @@ import torch
 from torch import Tensor
 
 from ferero.errors import InputError
-from ferero.methods._domain import adaptive_domain, apply_rows
+from ferero.methods._ferero_sa import adaptive_domain, apply_rows
 from ferero.methods._method import Decision, Observation, check_observation, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import Domain
-from ferero.subprogram._augmented_rows import stacked
 from ferero.subprogram._batched import solve_batched
 from ferero.subprogram._exact import solve_exact
-from ferero.subprogram._program import Program
+from ferero.subprogram._program import Program, augmented_rows
 
 __all__ = ["FereroQG", "FereroQGState", "positive_part"]
 
@@ -37,7 +36,7 @@ _FEW = 16  # programs up to which solving one after the other is quicker than al
 
 @dataclass(frozen=True, eq=False)
 class FereroQGState:
-    """What is known of the gramian, float64. The estimate and its misses are in units of the losses' first sizes.
+    """The estimate of the gramian, float64, which is in units of the losses' first sizes, as its misses are.
 
     Attributes:
         estimate: Of the gramian, (..., m, m), symmetric positive semidefinite; 0 before the first slopes.
@@ -96,8 +95,8 @@ class FereroQG:
         domain: "simplex" (any losses) or "adaptive" (escapes weak optima, needs A F >= 0, restless in noise).
         bound: Largest size of a constraint's multiplier; None for no bound.
         damping: A fixed beta in (0, 1]; None to judge it by the misses.
-        solver: "exact" (one program after the other, on the CPU), "batched" (all at once, and without waiting for a
-            GPU), or "auto": exact for a few programs on the CPU.
+        solver: "exact" (one program after the other, on the CPU), "batched" (all at once, without a host
+            sync), or "auto": exact for a few programs on the CPU.
 
     Example:
         >>> method, preference = FereroQG(damping=1.0), Preference.pareto(2)
@@ -137,7 +136,7 @@ class FereroQG:
     def init(self, preference: Preference) -> FereroQGState:
         """Nothing known, uniform multipliers for the order; 0 for constraints."""
         m, batch = preference.m, preference.batch_shape
-        uniform = _parts_of(self, preference, preference.A.device).uniform.clone()
+        uniform = _matrices_of(self, preference, preference.A.device).uniform.clone()
         shapes = ((m,), (m,), (m,), (m,), (), ())
         return FereroQGState(
             uniform.new_zeros(*batch, m, m), uniform, *(uniform.new_zeros((*batch, *shape)) for shape in shapes)
@@ -146,10 +145,10 @@ class FereroQG:
     def update(
         self, preference: Preference, observation: Observation, state: FereroQGState
     ) -> tuple[Decision, FereroQGState]:
-        """Learns from the last step and solves the subprogram. Without a host synchronisation on a GPU.
+        """Learns from the last step and solves the subprogram. Without a host sync on a GPU.
 
         Args:
-            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            preference: For a stack of P the observation has (..., P, m).
             observation: With losses (..., m) and, from the second step on, the last one's slopes (..., m).
             state: From :meth:`init` or the last step.
 
@@ -160,14 +159,14 @@ class FereroQG:
             InputError: An observation that does not fit; on the CPU also slopes that are missing after the first
                 step (elsewhere nothing is learned then), or losses that the adaptive domain cannot take (elsewhere
                 negative ones count as 0 there).
-            NonFiniteError: Losses or slopes that are not finite (looked for on the CPU only).
+            NonFiniteError: Losses or slopes that are not finite (checked on the CPU only).
         """
         losses, slopes, present = observation.losses.detach(), observation.slopes, observation.present
         is_first = slopes is None and (losses.device.type != "cpu" or not state.weights.any())
         check_observation(self, preference, observation, ("losses",) if is_first else self.requires)
         F = losses.double()
         old = state.like(F)
-        parts = _parts_of(self, preference, F.device)
+        fixed = _matrices_of(self, preference, F.device)
 
         F = F if present is None else torch.where(present, F, old.losses)
         units = torch.where(old.units > 0, old.units, F.abs())
@@ -175,10 +174,10 @@ class FereroQG:
         learned = _Learned(old.estimate, old.miss, old.spread, old.pairs)
         if slopes is not None:
             learned = self._learn(-slopes.detach().to(F), unit, present, old)
-        lam = self._solve(parts, F, unit, learned.estimate, old.multipliers, None if present is None else units)
+        lam = self._solve(fixed, F, unit, learned.estimate, old.multipliers, None if present is None else units)
 
-        total = apply_rows(parts.transposed, lam)
-        objective = apply_rows(parts.A.mT, lam[..., : parts.A.shape[-2]])
+        total = apply_rows(fixed.transposed, lam)
+        objective = apply_rows(fixed.A.mT, lam[..., : fixed.A.shape[-2]])
         ends = (total.abs() * unit).sum(dim=-1, keepdim=True), (objective.abs() * unit).sum(dim=-1, keepdim=True)
         crowding = torch.maximum(ends[0] / ends[1].clamp(min=TINY), torch.ones_like(ends[0]))
         weights = in_dtype_of(total / crowding, losses)
@@ -209,19 +208,19 @@ class FereroQG:
         return _Learned(positive_part(E + beta[..., None, None] * news), miss, spread, pairs)
 
     def _solve(
-        self, parts: _Parts, F: Tensor, unit: Tensor, estimate: Tensor, last: Tensor, seen: Tensor | None
+        self, fixed: _QGMatrices, F: Tensor, unit: Tensor, estimate: Tensor, last: Tensor, seen: Tensor | None
     ) -> Tensor:
         """Multipliers (..., k) of the subprogram on the estimate, near the last ones; uniform if nothing is known."""
         level = estimate.diagonal(dim1=-2, dim2=-1).mean(dim=-1)
         is_known = (level > 0)[..., None]
         inertia = torch.where(is_known, _INERTIA * level[..., None], 1.0) * unit.square()
         K = estimate * (unit[..., :, None] * unit[..., None, :]) + torch.diag_embed(inertia)
-        held = inertia * apply_rows(parts.transposed, last)
-        linear = apply_rows(parts.pull, F, parts.offset) + apply_rows(parts.rows, held)
-        a, b = parts.simplex or adaptive_domain(apply_rows(parts.A, F), seen, parts.used)
+        held = inertia * apply_rows(fixed.transposed, last)
+        linear = apply_rows(fixed.pull, F, fixed.offset) + apply_rows(fixed.rows, held)
+        a, b = fixed.simplex or adaptive_domain(apply_rows(fixed.A, F), seen, fixed.used)
         batch = F.shape[:-1]
         programs = (
-            _flat(parts.rows, batch, 2),
+            _flat(fixed.rows, batch, 2),
             _flat(K, batch, 2),
             _flat(linear, batch, 1),
             _flat(a, batch, 1),
@@ -230,12 +229,12 @@ class FereroQG:
         is_small = F.device.type == "cpu" and len(programs[0]) <= _FEW
         is_exact = self.solver == "exact" or (self.solver == "auto" and is_small)
         solve = _one_by_one if is_exact else solve_batched
-        lam = solve(*programs, parts.equalities, parts.bound)[0].reshape(*batch, -1)
-        return torch.where(is_known, lam, parts.uniform)
+        lam = solve(*programs, fixed.equalities, fixed.bound)[0].reshape(*batch, -1)
+        return torch.where(is_known, lam, fixed.uniform)
 
 
 class _Learned(NamedTuple):
-    """The parts of the state that slopes change."""
+    """The fields of the state that slopes change."""
 
     estimate: Tensor
     miss: Tensor
@@ -243,8 +242,8 @@ class _Learned(NamedTuple):
     pairs: Tensor
 
 
-class _Parts(NamedTuple):
-    """What never changes between steps, on the losses' device, float64.
+class _QGMatrices(NamedTuple):
+    """Matrices that never change between steps, on the losses' device, float64.
 
     Attributes:
         A: The order's rows, (..., k_f, m).
@@ -272,16 +271,16 @@ class _Parts(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _parts_of(method: FereroQG, preference: Preference, device: torch.device) -> _Parts:
-    """Kept, since they are asked for at every step and a copy to a GPU waits."""
+def _matrices_of(method: FereroQG, preference: Preference, device: torch.device) -> _QGMatrices:
+    """Cached: read at every step, and a copy to a GPU is a host sync."""
     p = preference
-    S, b, (k_f, _, _) = stacked(p)
+    S, b, (k_f, _, _) = augmented_rows(p)
     constraints = p.m_g + p.m_h
     rates = S.new_tensor([0.0] * k_f + [method.c_g] * p.m_g + [method.c_h] * p.m_h)
     a = (p.A != 0).any(dim=-1).to(S)
     is_simplex = method.domain == "simplex"
     uniform = a / a.sum(dim=-1, keepdim=True) if is_simplex else a
-    return _Parts(
+    return _QGMatrices(
         p.A.to(device),
         S.to(device),
         S.mT.contiguous().to(device),
@@ -312,7 +311,7 @@ def positive_part(matrix: Tensor) -> Tensor:
     """A symmetric matrix (..., m, m) without its negative eigenvalues.
 
     Elsewhere than on the CPU by the iteration ``X <- (3 X - X^3) / 2`` for the matrix sign, since an eigenvalue solver
-    waits for the device; eigenvalues below 1e-4 of the largest may then stay negative, which the inertia covers.
+    is a host sync; eigenvalues below 1e-4 of the largest may then stay negative, which the inertia covers.
     """
     matrix = 0.5 * (matrix + matrix.mT)
     if matrix.device.type == "cpu":

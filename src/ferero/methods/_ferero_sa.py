@@ -9,21 +9,21 @@ from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear
 
 from ferero.errors import InputError
 from ferero.geometry._projection import project_simplex, project_weighted_simplex
-from ferero.methods._domain import adaptive_domain, apply_rows
 from ferero.methods._method import Decision, Observation, check_observation, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import Domain
-from ferero.subprogram._augmented_rows import stacked
+from ferero.subprogram._program import augmented_rows
 
-__all__ = ["FereroSA", "FereroSAState"]
+__all__ = ["FereroSA", "FereroSAState", "adaptive_domain", "apply_rows"]
 
 
 @dataclass(frozen=True, eq=False)
 class FereroSAState:
-    """What the single loop remembers, float64.
+    """The memory of the single loop, float64.
 
     Attributes:
         multipliers: ``[lam_f; lam_g; lam_h]``, (..., k).
@@ -62,17 +62,17 @@ class FereroSA:
     A loss that is not present keeps its value and has slope 0; a row waits until all its losses have been seen.
 
     Cost: besides one weighted backward pass what the slopes cost, which is one forward pass for any m.
-    Understands every preference. Choose it where gradients are noisy or losses many, and slopes can be had.
+    Understands every preference. Choose it where gradients are noisy or losses many, and slopes are available.
     Its step gamma depends on the scale of losses and slopes and must be tuned, which is why training defaults
-    to the tracked form, which needs neither.
+    to `FereroPI`, which needs neither.
 
     Args:
         gamma: The step of the multipliers.
         c_g: The pull of the inequalities' values.
         c_h: The same for equalities.
         domain: "adaptive" (Omega: lam_f.(A F) = sum(A F), needs A F >= 0) or "simplex" (sum(lam_f) = 1).
-        bound: Largest size of a constraint's multiplier; None for no bound, as in the paper, with which a constraint
-            that cannot be met drives the model off in the end.
+        bound: Largest size of a constraint's multiplier; None for no bound, as in the paper: then a constraint
+            that cannot be met makes training diverge in the end.
 
     Example:
         >>> method, preference = FereroSA(gamma=0.5, domain="simplex"), Preference.pareto(2)
@@ -117,10 +117,10 @@ class FereroSA:
     def update(
         self, preference: Preference, observation: Observation, state: FereroSAState
     ) -> tuple[Decision, FereroSAState]:
-        """Takes one multiplier step. Without a host synchronisation where the losses are on a GPU.
+        """Takes one multiplier step. Without a host sync where the losses are on a GPU.
 
         Args:
-            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            preference: For a stack of P the observation has (..., P, m).
             observation: With losses (..., m) and, from the second step on, the last one's slopes (..., m).
             state: From :meth:`init` or the last step.
 
@@ -131,45 +131,45 @@ class FereroSA:
             InputError: An observation that does not fit; on the CPU also slopes that are missing after the first
                 step (elsewhere the multipliers then stay), or losses that the adaptive domain cannot take (elsewhere
                 negative ones count as 0 there).
-            NonFiniteError: Losses or slopes that are not finite (looked for on the CPU only).
+            NonFiniteError: Losses or slopes that are not finite (checked on the CPU only).
         """
         losses, slopes, present = observation.losses.detach(), observation.slopes, observation.present
         is_first = slopes is None and (losses.device.type != "cpu" or not state.seen.any())
         check_observation(self, preference, observation, ("losses",) if is_first else self.requires)
         F = losses.double()
         old = state.like(F)
-        parts = _parts_of(self, preference, F.device)
+        fixed = _matrices_of(self, preference, F.device)
 
         lam = old.multipliers
         if slopes is not None:
             s = slopes.detach().to(F)
             s = (s if present is None else torch.where(present, s, 0.0)).expand_as(F)
-            push = apply_rows(parts.push, torch.cat([s, old.losses], dim=-1), parts.offset)
+            push = apply_rows(fixed.push, torch.cat([s, old.losses], dim=-1), fixed.offset)
             lam = torch.addcmul(lam, push, old.known)
         if present is None:
-            seen, known = parts.all_losses.expand_as(old.seen), parts.all_rows.expand_as(old.known)
+            seen, known = fixed.all_losses.expand_as(old.seen), fixed.all_rows.expand_as(old.known)
         else:
             F, seen = torch.where(present, F, old.losses), torch.where(present, 1.0, old.seen)
-            known = (apply_rows(parts.names, 1 - seen) == 0).to(F)
-        lam = self._project(parts, lam, F, None if present is None else seen)
-        weights = apply_rows(parts.transposed, lam)
+            known = (apply_rows(fixed.names, 1 - seen) == 0).to(F)
+        lam = self._project(fixed, lam, F, None if present is None else seen)
+        weights = apply_rows(fixed.transposed, lam)
         return Decision(in_dtype_of(weights, losses), lam), FereroSAState(lam, F, seen, known)
 
-    def _project(self, parts: _Parts, lam: Tensor, F: Tensor, seen: Tensor | None) -> Tensor:
+    def _project(self, fixed: _SAMatrices, lam: Tensor, F: Tensor, seen: Tensor | None) -> Tensor:
         """Onto Omega of the losses F, and the bounds of the constraints' multipliers."""
-        k_f = parts.A.shape[-2]
-        if parts.is_simplex:
+        k_f = fixed.A.shape[-2]
+        if fixed.is_simplex:
             lam_f = project_simplex(lam[..., :k_f])
         else:
-            a, b = parts.simplex or adaptive_domain(apply_rows(parts.A, F), seen, parts.used)
+            a, b = fixed.simplex or adaptive_domain(apply_rows(fixed.A, F), seen, fixed.used)
             lam_f = project_weighted_simplex(lam[..., :k_f], a, b)
         if k_f == lam.shape[-1]:
             return lam_f
-        return torch.cat([lam_f, torch.clamp(lam[..., k_f:], parts.lower, parts.upper)], dim=-1)
+        return torch.cat([lam_f, torch.clamp(lam[..., k_f:], fixed.lower, fixed.upper)], dim=-1)
 
 
-class _Parts(NamedTuple):
-    """What never changes between steps, on the losses' device, float64.
+class _SAMatrices(NamedTuple):
+    """Matrices that never change between steps, on the losses' device, float64.
 
     Attributes:
         A: The order's rows, (..., k_f, m).
@@ -201,15 +201,15 @@ class _Parts(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def _parts_of(method: FereroSA, preference: Preference, device: torch.device) -> _Parts:
-    """Kept, since they are asked for at every step and a copy to a GPU waits."""
+def _matrices_of(method: FereroSA, preference: Preference, device: torch.device) -> _SAMatrices:
+    """Cached: read at every step, and a copy to a GPU is a host sync."""
     p = preference
-    S, b, sizes = stacked(p)
+    S, b, sizes = augmented_rows(p)
     rates = torch.repeat_interleave(S.new_tensor([0.0, method.c_g, method.c_h]), torch.tensor(sizes))
     rho = math.inf if method.bound is None else method.bound
     lower = S.new_tensor([0.0] * p.m_g + [-rho] * p.m_h)
     a = (p.A != 0).any(dim=-1).to(S)
-    return _Parts(
+    return _SAMatrices(
         p.A.to(device),
         S.mT.contiguous().to(device),
         (method.gamma * torch.cat([S, rates[:, None] * S], dim=-1)).to(device),
@@ -223,3 +223,38 @@ def _parts_of(method: FereroSA, preference: Preference, device: torch.device) ->
         S.new_ones(p.m).to(device),
         S.new_ones(S.shape[-2]).to(device),
     )
+
+
+def apply_rows(matrix: Tensor, vectors: Tensor, offset: Tensor | None = None) -> Tensor:
+    """``M v + b``, (..., k) for M (..., k, m), v (..., m) and b (..., k)."""
+    if matrix.ndim == 2 and vectors.ndim == 1:
+        return matrix @ vectors if offset is None else torch.addmv(offset, matrix, vectors)
+    if matrix.ndim == 2:
+        return linear(vectors, matrix, offset)
+    product = (matrix @ vectors[..., None])[..., 0]
+    return product if offset is None else product + offset
+
+
+def adaptive_domain(a: Tensor, seen: Tensor | None, used: Tensor) -> tuple[Tensor, Tensor]:
+    """The domain of ``a = A F`` (..., k), and its b (...); where all are 0 or unknown, that of equal losses.
+
+    Args:
+        a: A F, (..., k).
+        seen: Above 0 for losses that are known, (..., m); None for all.
+        used: 1 for rows that are no padding, (..., k).
+
+    Raises:
+        InputError: A negative entry; checked on the CPU only.
+    """
+    b = a.sum(dim=-1)
+    if a.device.type == "cpu":
+        if float(a.min()) < 0:
+            raise InputError(
+                f"losses: the adaptive domain needs A F >= 0, found entries from {float(a.min()):.4g}; subtract a "
+                'lower bound from the losses or use domain="simplex".'
+            )
+        if seen is None and bool((b > 0).all()):
+            return a, b
+    a = a.clamp(min=0)
+    a = torch.where((b > 0)[..., None], a, used)
+    return a, a.sum(dim=-1)

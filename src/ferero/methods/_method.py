@@ -1,4 +1,4 @@
-"""What a method is: a pure map from an observation of m losses to m weights, state in and state out."""
+"""The protocol of a method: a pure map from an observation of m losses to m weights, state in and state out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ferero._arrays import ArrayLike, check_finite, to_float64
-from ferero.errors import InputError, NonFiniteError
+from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.preference import Preference
 from ferero.subprogram import Solution
 
@@ -23,6 +23,7 @@ __all__ = [
     "Observation",
     "check_method",
     "check_observation",
+    "check_understood",
     "in_dtype_of",
 ]
 
@@ -43,8 +44,8 @@ class Observation:
         gramian: ``gradF^T gradF``, (..., m, m), where a method asks for it.
         slopes: ``gradF^T d`` of the step taken since the last observation, (..., m), negative for a loss that
             fell.
-        present: Which losses have a value at this step, (..., m); None for all. What stands in the others' places
-            is not read.
+        present: Which losses have a value at this step, (..., m); None for all. The others' entries are not
+            read.
 
     Raises:
         InputError: Shapes that do not fit each other, or no real numbers.
@@ -84,23 +85,23 @@ class Observation:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The state of a method that remembers nothing but how often it was asked, ()."""
+    """The state of a method without memory: the number of its updates, ()."""
 
     steps: Tensor
 
     @classmethod
     def none(cls) -> Steps:
-        """Before the first."""
+        """The state before the first update."""
         return cls(torch.zeros((), dtype=torch.int64))
 
     def next(self) -> Steps:
-        """One more."""
+        """The state after one more update."""
         return Steps(self.steps + 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """What a method answers.
+    """The answer of a method.
 
     Attributes:
         weights: w, (..., m), in the losses' type and on their device: the next gradient is that of ``w.F``.
@@ -114,7 +115,7 @@ class Decision:
 
 
 class Method(Protocol[State]):
-    """A method: hyperparameters only. Asked once per step, before the backward pass.
+    """A method holds hyperparameters only. `update` is called once per step, before the backward pass.
 
     Attributes:
         requires: Which parts of an observation it reads, of "losses", "gramian" and "slopes".
@@ -125,7 +126,7 @@ class Method(Protocol[State]):
     has_merit: ClassVar[bool]
 
     def understands(self, preference: Preference) -> str | None:
-        """None, or the sentence that says what it cannot do for the preference."""
+        """None, or the sentence that says which part of the preference the method cannot handle."""
 
     def init(self, preference: Preference) -> State:
         """The state before the first step."""
@@ -136,7 +137,7 @@ class Method(Protocol[State]):
 
 @dataclass(frozen=True, eq=False)
 class Diagnosis:
-    """What a controller says about its constraints.
+    """Which constraints a controller cannot meet.
 
     Attributes:
         saturated: Those that have all the weight there is and are still violated, (..., m_g + m_h), bool.
@@ -150,7 +151,7 @@ class Diagnosing(Protocol):
     """A method that can say more about its constraints than their values."""
 
     def diagnose(self, preference: Preference, state: Any) -> Diagnosis:
-        """What the state tells."""
+        """Reads the diagnosis off the state."""
 
 
 @runtime_checkable
@@ -162,7 +163,7 @@ class Merited(Protocol):
 
 
 def check_method(method: object, example: str = "ferero.FereroPI()") -> None:
-    """Refuse what is no instance of a method.
+    """Refuses an argument that is no instance of a method.
 
     Raises:
         InputError: A class, or something else.
@@ -173,6 +174,17 @@ def check_method(method: object, example: str = "ferero.FereroPI()") -> None:
         raise InputError(f"method: expected a method such as {example}, found {type(method).__name__}.")
 
 
+def check_understood(method: Any, preference: Preference) -> None:
+    """Refuses a preference that a method does not understand, in the method's own words.
+
+    Raises:
+        UnsupportedError: It does not.
+    """
+    refusal = method.understands(preference)
+    if refusal is not None:
+        raise UnsupportedError(f"method: {refusal}")
+
+
 def check_observation(
     method: Any, preference: Preference, observation: Observation, required: Collection[str] | None = None
 ) -> None:
@@ -180,13 +192,13 @@ def check_observation(
 
     Args:
         method: The method, for its name and ``requires``.
-        preference: What is wanted.
-        observation: What was observed.
+        preference: The preference.
+        observation: The observation.
         required: The parts needed at this step; None for ``method.requires``.
 
     Raises:
         InputError: A part is missing, or has other losses or another batch than the preference.
-        NonFiniteError: A part that is read is not finite; looked for on the CPU only.
+        NonFiniteError: A part that is read is not finite; checked on the CPU only.
     """
     required = method.requires if required is None else required
     name = type(method).__name__
@@ -199,7 +211,7 @@ def check_observation(
             )
         if part in ("losses", "slopes") and observation.present is not None:
             value = torch.where(observation.present, value, 0.0)
-        if value.device.type == "cpu":  # elsewhere a look at the numbers would wait for the device
+        if value.device.type == "cpu":  # elsewhere this would be a host sync
             check_finite(value, part, NonFiniteError)
     F = observation.losses
     if observation.present is not None and "gramian" in required:
@@ -227,7 +239,7 @@ def check_observation(
 def _spreads_to(shape: torch.Size, batch: torch.Size) -> bool:
     """Whether a tensor with these batch dimensions can be expanded to those."""
     pairs = zip(reversed(shape), reversed(batch), strict=False)
-    return len(shape) <= len(batch) and all(size in (1, wanted) for size, wanted in pairs)
+    return len(shape) <= len(batch) and all(size in (1, target) for size, target in pairs)
 
 
 def in_dtype_of(weights: Tensor, losses: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""First-order optimality of any point, measured independently of whoever found it."""
+"""The KKT certificate: how far any point is from first-order optimality, however it was found."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from ferero._arrays import Array
 from ferero.errors import InputError
 from ferero.optimize._evaluator import Function, Point, make_evaluator
 from ferero.optimize._merit import held_rows
-from ferero.optimize._scale import SEEN_SHARE, Seen, gradient_scale, row_scale, still_counts
+from ferero.optimize._outcome import Seen
+from ferero.optimize._scale import SEEN_SHARE, gradient_scale, row_scale, still_counts
 from ferero.preference import Preference
-from ferero.preference._inputs import no_preference
+from ferero.preference._assembly import no_preference
 from ferero.subprogram import Program, solve_exact
 
 __all__ = ["KKT", "certify", "check_count", "check_single", "kkt_of", "no_certificate"]
@@ -54,7 +55,7 @@ class KKT:
 def certify(
     fun: Function, x: Point, preference: Preference, *, x0: Point | None = None, jac: Function | None = None
 ) -> KKT:
-    """How far ``x`` is from meeting the first-order conditions of the preference, whoever found it.
+    """How far ``x`` is from meeting the first-order conditions of the preference, however it was found.
 
     Stationarity is relative to the gradients at ``x`` of what is minimised, and to a small share of those at ``x0``
     (all of it for one expression that no constraint holds). Without an ``x0`` a point a tenth of the size of ``x`` away
@@ -63,7 +64,7 @@ def certify(
     Args:
         fun: ``fun(theta) -> (m,)``, as in `ferero.minimize`.
         x: the point.
-        preference: what was asked for.
+        preference: a single preference.
         x0: where the search began.
         jac: ``jac(theta) -> (m, n)``, or None for automatic or central differences.
 
@@ -118,7 +119,7 @@ def check_count(preference: Preference, found: int) -> None:
 
 
 def no_certificate(preference: Preference) -> KKT:
-    """What can be said where losses or gradients are not finite."""
+    """The certificate of a point whose losses or gradients are not finite: infinite residuals."""
     rows = preference.A.shape[0] + preference.m_g + preference.m_h
     return KKT(np.inf, np.inf, np.inf, np.full(preference.m, np.nan), np.full(rows, np.nan))
 
@@ -133,7 +134,7 @@ def kkt_of(preference: Preference, losses: Array, jacobian: Array, seen: Seen) -
         preference: a single one over m losses.
         losses: F, (m,).
         jacobian: gradF^T, (m, n).
-        seen: what counts where losses or gradients vanish.
+        seen: the scales that count where losses or gradients vanish.
     """
     A, rows, b = _rows(preference)
     m_g, m_h, k_f = preference.m_g, preference.m_h, len(A)

@@ -1,6 +1,6 @@
-"""Losses and their gradients at many points, however the user's function wants to be called.
+"""Losses and their gradients at many points, for functions of tensors or arrays.
 
-The optimizer thinks in float64 numpy, (P, n) points and (P, m) losses. Here is the only place that knows whether the
+The optimizer works in float64 numpy, (P, n) points and (P, m) losses. Here is the only place that knows whether the
 function takes tensors or arrays, can be vmapped, or brings its own Jacobian.
 """
 
@@ -26,9 +26,9 @@ Indices = NDArray[np.int64]
 
 
 class Evaluator(Protocol):
-    """Losses at P points; then, if asked, the Jacobians there."""
+    """Losses at P points, then the Jacobians at some of them."""
 
-    m: int  # known once the losses have been asked for
+    m: int  # known after the first call of losses
     gradient_cost: int  # calls of fun that one Jacobian takes
 
     def losses(self, points: Array) -> Array:

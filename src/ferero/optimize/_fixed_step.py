@@ -1,4 +1,4 @@
-"""A method's own iteration: ``x <- x - t gradF w``, the weights asked for at every step, t by a rule."""
+"""A method's own iteration ``x <- x - t gradF w``: weights from the method at every step, t from a step rule."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 from ferero._arrays import Array
 from ferero.methods import Merited, Method, Observation
 from ferero.optimize._evaluator import Evaluator
-from ferero.optimize._scale import DIVERGED, Seen, gradient_scale, row_scale
-from ferero.optimize._trust_region import Outcome, Round
+from ferero.optimize._outcome import Outcome, Round, Seen
+from ferero.optimize._scale import DIVERGED, gradient_scale, row_scale
 from ferero.preference import Preference
 
 __all__ = ["Backtracking", "FixedStep", "StepRule", "Taken", "iterate"]
@@ -22,14 +22,19 @@ CANCELLED = 1e-12  # of what the gradients would add up to if nothing cancelled
 FIRST_LENGTH = 0.5  # of the first step tried, as a distance
 SUFFICIENT = 0.1  # share of the predicted fall that must come true
 SHORTER, LONGER = 0.3, 2.5
-NEARBY = (1e-7, 1e-9, 1e-11, 1e-13)  # of the losses' size: how far the rate of the merit looks ahead, at most
+NEARBY = (
+    1e-7,
+    1e-9,
+    1e-11,
+    1e-13,
+)  # of the losses' size: how far ahead the merit's rate is differenced
 TRIALS = 60
 
 
 class Taken(NamedTuple):
     """A step: where it leads, the losses there, its length as a multiple of the direction, and its evaluations.
 
-    A step of 0 stays where it is: none was worth taking.
+    A step of 0 stays where it is: no step decreased the merit.
     """
 
     point: Array
@@ -52,7 +57,7 @@ class FixedStep:
     step: float
 
     def __call__(self, evaluator: Evaluator, x: Array, losses: Array, jacobian: Array, weights: Array) -> Taken:  # noqa: ARG002
-        """The step, whatever comes of it."""
+        """The step, accepted unconditionally."""
         point = x - self.step * (weights @ jacobian)
         return Taken(point, evaluator.losses(point[None])[0], self.step, 1)
 
@@ -65,7 +70,7 @@ class Backtracking:
     Args:
         method: says by how much its merit changes.
         preference: in terms of ``F - lower``.
-        lower: what the method does not see of the losses, (m,).
+        lower: subtracted from the losses before the method sees them, (m,).
     """
 
     def __init__(self, method: Merited, preference: Preference, lower: Array) -> None:
@@ -73,7 +78,7 @@ class Backtracking:
         self._length = FIRST_LENGTH
 
     def __call__(self, evaluator: Evaluator, x: Array, losses: Array, jacobian: Array, weights: Array) -> Taken:
-        """The step; none where no t makes the merit fall: the method has arrived where it wants to be."""
+        """The step; none where no t makes the merit fall: the method has converged by its own merit."""
         direction = -weights @ jacobian
         size = float(np.linalg.norm(direction))
         rate = self._rate(losses, jacobian @ direction)
@@ -96,7 +101,7 @@ class Backtracking:
     def _rate(self, losses: Array, slopes: Array) -> float:
         """The merit's slope, by a difference within the first digits of the losses, where a maximum is linear.
 
-        A merit that bends within them (smooth Tchebycheff far below its losses) is looked at from nearer by.
+        A merit that bends within them (smooth Tchebycheff far below its losses) is differenced over a shorter distance.
         """
         size, pace = float(np.abs(losses - self._lower).max()), float(np.abs(slopes).max())
         if pace == 0:
@@ -132,11 +137,11 @@ def iterate(
         evaluator: the losses.
         start: (n,).
         preference: already in terms of ``F - lower``.
-        method: asked once a step, before it is taken.
+        method: its update is called once a step, before the step is taken.
         is_optimal: ``(losses, jacobian, what was seen) -> bool``.
         rule: how far to go.
         max_iter: steps.
-        lower: what the method does not see of the losses, (m,).
+        lower: subtracted from the losses before the method sees them, (m,).
         on_round: called after every step; True ends the run.
     """
     x, state = start.copy(), method.init(preference)
@@ -191,7 +196,7 @@ def iterate(
 
 
 def _has_arrived(weights: Array, jacobian: Array, norms: Array, share: float) -> bool:
-    """Whether the method's own direction has vanished: it is where it leads to, wherever that is."""
+    """Whether the method's own direction has vanished, which is where the method leads."""
     return float(np.linalg.norm(weights @ jacobian)) <= share * float(np.abs(weights) @ norms)
 
 

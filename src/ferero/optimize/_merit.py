@@ -1,11 +1,11 @@
-"""What a step must improve: the order's worst row, relative to the wanted direction, plus the price of violations.
+"""The merit that each step must decrease: the order's worst row relative to a direction, plus the price of violations.
 
     merit(F) = max_i (A (F - z))_i / a_i + rho (|G|_+ + |H|)
 
-For a line the direction is the line itself, ``z = through`` and ``a = A ray``: the losses then meet on the line of
-their own accord, one that is below it may rise, and no price is needed unless the line misses the front. Otherwise
+For a line the direction is the line itself, ``z = through`` and ``a = A ray``: the minimum of the merit then
+lies on the line, a loss below it may rise, and no price is needed unless the line misses the front. Otherwise
 ``z`` and ``a = A F / sum(A F)`` are those of a point of the run (the paper's adaptive domain), renewed only where every
-row has fallen since, so that between renewals the merit is one fixed function and no cycle is possible.
+row has fallen since, so between renewals the merit is one fixed function and no cycle is possible.
 """
 
 from __future__ import annotations
@@ -16,19 +16,17 @@ from functools import cache
 
 import numpy as np
 import scipy
-from numpy.typing import NDArray
 
-from ferero._arrays import Array
+from ferero._arrays import Array, Mask
 from ferero.errors import ConeError
 from ferero.geometry import Cone
 from ferero.preference import Preference
 from ferero.subprogram import Program, simplex_of, solve_exact
 from ferero.subprogram._program import EPSILON, Domain
 
-__all__ = ["Mask", "Merit", "build_merit", "choose_cone", "held_rows", "nearest_satisfying"]
+__all__ = ["Merit", "build_merit", "choose_cone", "held_rows", "nearest_satisfying"]
 
-CONSTRAINED_FLOOR = 1e-2  # a loss near zero must be able to rise where a constraint asks for it
-Mask = NDArray[np.bool_]
+CONSTRAINED_FLOOR = 1e-2  # a loss near zero must be able to rise where a constraint requires it
 
 
 @dataclass
@@ -159,7 +157,7 @@ class Merit:
                 setattr(self, name, value[runs])
 
 
-def held_rows(order: Array, inequalities: Array, equalities: Array) -> NDArray[np.bool_]:
+def held_rows(order: Array, inequalities: Array, equalities: Array) -> Mask:
     """Which rows have ``lam_f_i > 0`` in some ``A^T lam_f + B_g^T lam_g + B_h^T lam_h = 0``, lam_f, lam_g >= 0; (k,).
 
     Such a combination cannot fall while the constraints hold, so it proves every point weakly optimal. The solutions
@@ -205,7 +203,7 @@ def nearest_satisfying(preference: Preference, losses: Array) -> Array:
 
 
 def choose_cone(preference: Preference, losses: Array) -> Cone:
-    """The preference's own cone, or the orthant, opened so far that the losses may move to the nearest wanted ones.
+    """The preference's cone, or the orthant opened just enough to reach the nearest losses that meet the constraints.
 
     A line needs no opening: its merit is aligned with it, and a loss below the line may rise as it is. Rows that the
     equalities hold cannot be improved and are left out.
@@ -221,7 +219,7 @@ def choose_cone(preference: Preference, losses: Array) -> Cone:
         return base
     try:
         return base.allowing_ascent(losses, target)
-    except ConeError:  # the nearest wanted losses are all higher: no order can call that better
+    except ConeError:  # the nearest losses that meet the constraints are all higher: no order calls that better
         return base
 
 

@@ -10,21 +10,19 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ferero._arrays import Array
+from ferero._arrays import Array, Mask
 
 __all__ = ["DenseMetric", "LimitedMetric", "Metric", "make_metric"]
 
 DENSE_LIMIT = 400  # parameters up to which the metric is kept as a matrix
 MEMORY = 20  # steps that are remembered beyond that
-TOO_LONG = 0.1  # the metric is shrunk where it takes a step for less than this share of what it thought
+TOO_LONG = 0.1  # the metric is shrunk where the curvature along a step asks for less than this share of its length
 DAMPING = 0.2  # Powell's: the curvature kept is at least this share of the metric's own
-Mask = NDArray[np.bool_]
 
 
 class Metric(Protocol):
-    """What the globalization needs of a metric over P runs of n parameters."""
+    """A metric over P runs of n parameters, as the trust region uses it."""
 
     is_scaled: Mask
 

@@ -1,4 +1,4 @@
-"""`minimize`: the trade-off you ask for, on a deterministic problem, with SciPy's habits."""
+"""`minimize`: the point that a preference describes, on a deterministic problem, with SciPy's interface."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ferero.optimize._certificate import KKT, check_count, check_single, kkt_of,
 from ferero.optimize._evaluator import Evaluator, Function, Point, make_evaluator
 from ferero.optimize._fixed_step import Backtracking, FixedStep, StepRule, iterate
 from ferero.optimize._merit import build_merit
+from ferero.optimize._outcome import Outcome, Round, Seen
 from ferero.optimize._result import History, Progress, Result, Status, message_for
-from ferero.optimize._scale import Seen
-from ferero.optimize._trust_region import Outcome, Round, descend
+from ferero.optimize._trust_region import descend
 from ferero.preference import Preference
-from ferero.preference._move import shifted
+from ferero.preference._preference import shifted
 
 __all__ = ["minimize", "minimize_many"]
 
@@ -45,7 +45,7 @@ def minimize(
     lower: ArrayLike | None = None,
     callback: Callback | None = None,
 ) -> Result:
-    """Find the point of the Pareto front that the preference asks for, or say what stands in the way.
+    """Find the point of the Pareto front that the preference describes, or say why there is none.
 
     ``step="auto"`` is Algorithm 1 with a trust radius and a quasi-Newton metric: it never takes a step that makes its
     merit worse, and does not depend on one common unit of the parameters, nor, for rays and ``minimize=``, on the units
@@ -55,7 +55,7 @@ def minimize(
     Args:
         fun: ``fun(theta) -> (m,)`` losses. It gets what ``x0`` is: a tensor (gradients by autograd) or a numpy array.
         x0: the start, of any shape.
-        preference: what is wanted of the losses.
+        preference: a single preference over the losses.
         method: `Ferero()` by default. Others with a merit of their own (`LinearScalarization`,
             `SmoothTchebycheff`, `MGDA`) make it fall by backtracking; the rest need a fixed step.
         step: "auto" or a positive number.
@@ -63,7 +63,7 @@ def minimize(
         tol: on each part of the KKT certificate, all relative.
         jac: ``jac(theta) -> (m, n)``; without it, autograd or (numpy) central differences.
         lower: lower bounds of the losses, (m,) or one number, where they can be negative; 0 by default. A loss that
-            falls below it on the way is taken to be able to fall as far again.
+            falls below it during the run is taken to be able to fall as far again.
         callback: called with a `Progress` after each step; StopIteration ends the run.
 
     Returns:
@@ -138,7 +138,7 @@ def _run(
     else:
         cones, outcomes = [Cone(p.A) for p in preferences], []
         for run, preference in enumerate(preferences):
-            recorder.run, seen = run, _seen_by(method, preference, bounds)
+            recorder.run, seen = run, _above(method, preference, bounds)
             outcome = iterate(
                 evaluator,
                 starts[run],
@@ -150,7 +150,7 @@ def _run(
                 lower=bounds,
                 on_round=recorder,
             )
-            outcomes.append(replace(outcome, evaluations=outcome.evaluations + 1))  # the start was looked at before
+            outcomes.append(replace(outcome, evaluations=outcome.evaluations + 1))  # the start was evaluated before
     results, histories = [], recorder.histories(len(outcomes))
     for i, outcome in enumerate(outcomes):
         arrived = outcome.status == "converged"
@@ -252,8 +252,8 @@ def _step_rule(step: float | Literal["auto"], method: Method[Any], preference: P
     return Backtracking(method, preference, lower)
 
 
-def _seen_by(method: Method[Any], preference: Preference, lower: Array) -> Preference:
-    """The same preference about ``F - lower``."""
+def _above(method: Method[Any], preference: Preference, lower: Array) -> Preference:
+    """The preference for the losses ``F - lower``."""
     if not lower.any():
         return preference
     moved = shifted(preference, torch.from_numpy(lower))
@@ -285,7 +285,7 @@ def _check_options(method: Method[Any], preference: Preference, step: object, ma
 
 
 def _check_acts(method: Ferero) -> None:
-    """Refuse settings of the paper's subprogram that the globalised search, which has its own, would not read."""
+    """Refuse settings of the paper's subprogram that the trust-region search ignores, since it sets its own."""
     usual = Ferero()
     for name in ("c_g", "c_h", "bound", "solver"):
         if getattr(method, name) != getattr(usual, name):

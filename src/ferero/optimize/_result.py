@@ -1,4 +1,4 @@
-"""What `minimize` answers with, and the advice that goes with each way to end."""
+"""The result of `minimize`, and the message with advice for each status."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from ferero._arrays import Array
 from ferero.geometry import Cone
 from ferero.optimize._certificate import KKT
 from ferero.optimize._evaluator import Point
-from ferero.optimize._scale import Seen, row_scale
+from ferero.optimize._outcome import Seen
+from ferero.optimize._scale import row_scale
 from ferero.preference import Preference
 
 __all__ = ["History", "Progress", "Result", "Status", "message_for"]
 
 _NO_WEIGHT = 1e-6  # of the largest weight
-_RUNAWAY = 1e9  # times the losses at the start: a search that went there is not looking for a minimum
+_RUNAWAY = 1e9  # times the losses at the start: losses beyond this have diverged
 
 Status = Literal["converged", "max_iter", "unattainable", "stalled", "non_finite"]
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a callback is given after each step that was taken; raise StopIteration to end the run.
+    """The argument of a callback, after each accepted step; raise StopIteration to end the run.
 
     Attributes:
         iteration: steps taken so far.
@@ -79,8 +80,8 @@ class Result:
         evaluations: calls of fun (those for differences included).
         gradient_evaluations: Jacobians.
         cone: the order that the search used.
-        history: losses, weights and violation along the way.
-        preference: what was asked for.
+        history: losses, weights and violation along the trajectory.
+        preference: the preference.
     """
 
     x: Point
@@ -118,7 +119,7 @@ def message_for(
 
     Args:
         status: how.
-        preference: what was asked for.
+        preference: the preference.
         losses: at the end, (m,).
         kkt: the certificate there.
         tol: to which it was to hold.

@@ -1,38 +1,21 @@
-"""What "relative" means: the size of a constraint's terms, and of a loss's gradient, at the point in question."""
+"""The scales behind "relative": the size of a constraint's terms and of a loss's gradient at a point."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from ferero._arrays import Array
 
-__all__ = ["DIVERGED", "Seen", "gradient_scale", "row_scale", "still_counts"]
+__all__ = ["DIVERGED", "gradient_scale", "row_scale", "still_counts"]
 
 DIVERGED = 1e100  # losses and gradients beyond this are as good as infinite
 
-SEEN_SHARE = 1e-5  # of the largest gradient seen on the way that still counts
+SEEN_SHARE = 1e-5  # of the largest gradient along the run that still counts
 LOSS_SHARE = 1e-8  # of the losses at the start that still counts
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What a run has seen on its way, for one that has arrived where losses or gradients vanish.
-
-    Attributes:
-        losses: F at the start, (m,).
-        gradients: the norm that each loss's gradient counts as having, (m,); see `gradient_scale`.
-        order: the largest norm of the gradient of each row of the preference's order, (k,).
-    """
-
-    losses: Array
-    gradients: Array
-    order: Array
-
-
 def still_counts(losses: Array, first: Array) -> Array:
-    """``|F|``, but no less than a tiny share of it at the start: where all losses vanish there is nothing to compare.
+    """``|F|``, but at least a tiny share of it at the start, so that losses which all vanish have a scale.
 
     Args:
         losses: F, (..., m).
@@ -44,7 +27,7 @@ def still_counts(losses: Array, first: Array) -> Array:
 def row_scale(rows: Array, offsets: Array, losses: Array) -> Array:
     """``|B||F| + |b|`` for each row, (..., k).
 
-    A row that asks one loss to be zero has no size of its own there; it is measured against the largest loss.
+    A row that sets one loss to zero has no size of its own there; it is measured against the largest loss.
 
     Args:
         rows: B, (..., k, m).
@@ -67,7 +50,7 @@ def gradient_scale(norms: Array, largest: Array) -> Array:
 
     Args:
         norms: at the point, (..., m).
-        largest: seen on the way, the start's among them, (..., m).
+        largest: along the run, with the start, (..., m).
     """
     if norms.shape[-1] == 1:
         return np.maximum(norms, largest)

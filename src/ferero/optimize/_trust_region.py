@@ -16,75 +16,39 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from ferero._arrays import Array
+from ferero._arrays import Array, Mask
 from ferero.optimize._evaluator import Evaluator
-from ferero.optimize._merit import Mask, Merit
+from ferero.optimize._merit import Merit
 from ferero.optimize._metric import Metric, make_metric
-from ferero.optimize._scale import DIVERGED, Seen, gradient_scale, row_scale, still_counts
+from ferero.optimize._outcome import Outcome, Round, Seen
+from ferero.optimize._scale import DIVERGED, gradient_scale, row_scale, still_counts
 from ferero.subprogram import Program, solve_batched, solve_exact
+from ferero.subprogram._batched import on_segment
 from ferero.subprogram._program import EPSILON
-from ferero.subprogram._segment import on_segment
 
-__all__ = [
-    "IsOptimal",
-    "Measures",
-    "Outcome",
-    "Proposal",
-    "Round",
-    "Runs",
-    "descend",
-    "drop_held_rows",
-    "judge",
-    "measure",
-    "propose",
-    "raise_prices",
-    "start_afresh",
-]
+__all__ = ["descend"]
 
 FIRST_SHARE = 0.3  # of the first length scale that the first radius takes
-RESET_SHARE = 1e-2  # of the first radius, after the metric was forgotten
-BLIND_STEPS = 12  # longer and longer ones, before a plateau is believed
+RESET_SHARE = 1e-2  # of the first radius, after the metric was reset
+BLIND_STEPS = 12  # longer and longer ones, before a plateau counts as one
+FITS = 1.1  # step lengths up to this multiple of the radius are taken
+SHORT = 0.8  # shorter ones are stretched to the radius while the metric says nothing about lengths
+FITTING_ROUNDS = 12
+MANY_RUNS = 4  # from which the batched subprogram pays
+NEARLY_STATIONARY = 1e-3  # relative stationarity at which an unmet constraint raises its price
+WITHOUT_PRICE = 1e-4  # the same for a line that has none yet
+PRICE_GROWTH = 10.0
+HIGHEST_PRICE = 1e8
+STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which it cannot be reduced
+MOST_REJECTIONS = 30
+MOST_RESETS = 2
+HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
+ACCEPTED_SHARE = 0.1  # of the predicted decrease that a step must bring
+GOOD_SHARE = 0.75  # above which the radius grows
+GROWTH = 2.5
 
-
-@dataclass(frozen=True)
-class Round:
-    """What all runs that were still going did in one round; arrays over those runs.
-
-    Attributes:
-        runs: their indices, (R,).
-        accepted: which of them moved, (R,).
-        losses: where they are after it, (R, m).
-        weights: w, (R, m).
-        violation: the largest relative violation before the step, (R,).
-        stationarity: before the step, (R,).
-        length: of the step tried, (R,).
-        points: where they are after it, (R, n).
-    """
-
-    runs: NDArray[np.int64]
-    accepted: Mask
-    losses: Array
-    weights: Array
-    violation: Array
-    stationarity: Array
-    length: Array
-    points: Array
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How one run ended."""
-
-    status: str
-    point: Array
-    losses: Array
-    jacobian: Array
-    seen: Seen
-    iterations: int
-    evaluations: int
-    gradient_evaluations: int
+IsOptimal = Callable[[int, Array, Array, Seen], bool]  # (run, losses, jacobian, what it has seen)
 
 
 class Runs:
@@ -95,8 +59,8 @@ class Runs:
         points, losses, jacobian: (P, n), (P, m), (P, m, n).
         first_losses: at the start, (P, m).
         norms, largest: of each loss's gradient, here and so far, (P, m).
-        largest_asked: of the gradient of each row that the preferences order by, so far, (P, k).
-        radius, first_radius: the trust radius, (P,); resets: how often the metric was forgotten, (P,).
+        largest_order: of the gradient of each row that the preferences order by, so far, (P, k).
+        radius, first_radius: the trust radius, (P,); resets: how often the metric was reset, (P,).
         bend: what a rejected step showed of the losses beyond first order, (P, m); zero unless ``correcting``.
         retreat: the radius to go back to if the correction fails, (P,).
         rejections: in a row; iterations: accepted steps; evaluations: (P,).
@@ -110,7 +74,7 @@ class Runs:
         self.ids = np.arange(P)
         self.points, self.losses, self.merit = points, losses, merit
         self.first_losses = losses
-        self.largest, self.largest_asked = np.zeros_like(losses), np.zeros(merit.asked.shape[:2])
+        self.largest, self.largest_order = np.zeros_like(losses), np.zeros(merit.asked.shape[:2])
         self.take(evaluator.jacobians(self.ids))
         self.radius = _first_radius(points, losses - merit.lower, self.norms)
         self.first_radius = self.radius
@@ -140,14 +104,14 @@ class Runs:
         """The gradients of the current points, (P, m, n)."""
         self.jacobian, self.norms = jacobian, _norms(jacobian)
         self.largest = np.maximum(self.largest, self.norms)
-        self.largest_asked = np.maximum(self.largest_asked, _norms(self.merit.asked @ jacobian))
+        self.largest_order = np.maximum(self.largest_order, _norms(self.merit.asked @ jacobian))
 
     def seen(self, i: int) -> Seen:
-        """What one run has seen."""
-        return Seen(self.first_losses[i], self.sizes()[i], self.largest_asked[i])
+        """The sizes that one run has met."""
+        return Seen(self.first_losses[i], self.sizes()[i], self.largest_order[i])
 
     def sizes(self) -> Array:
-        """What each loss's gradient counts as being of, (P, m)."""
+        """The size that each loss's gradient counts as having, (P, m)."""
         return gradient_scale(self.norms, self.largest)
 
     def is_blind(self) -> Mask:
@@ -156,13 +120,6 @@ class Runs:
         if not unscaled.any():
             return unscaled
         return np.asarray(unscaled & (self.rejections < BLIND_STEPS) & (self.norms > 0).any(axis=-1))
-
-    def start_afresh(self, runs: Mask) -> None:
-        """Forget the metric of the masked runs and go on with small steps."""
-        self.metric.reset(runs)
-        self.radius = np.where(runs, RESET_SHARE * self.first_radius, self.radius)
-        self.rejections = np.where(runs, 0, self.rejections)
-        self.resets = self.resets + runs
 
     def keep(self, runs: Mask) -> None:
         """Forget the runs that are not masked."""
@@ -191,15 +148,9 @@ def _first_radius(points: Array, losses: Array, sizes: Array) -> Array:
     return np.asarray(FIRST_SHARE * np.where(np.isfinite(shortest), shortest, 1.0))
 
 
-FITS = 1.1  # step lengths up to this multiple of the radius are taken
-SHORT = 0.8  # shorter ones are stretched to the radius while the metric says nothing about lengths
-FITTING_ROUNDS = 12
-MANY_RUNS = 4  # from which the batched subprogram pays
-
-
 @dataclass(frozen=True)
 class Proposal:
-    """Steps and what they promise; arrays over the runs.
+    """Steps and their predictions; arrays over the runs.
 
     Attributes:
         weights: w, (P, m).
@@ -228,11 +179,11 @@ class Proposal:
         return Proposal(**{name: value[runs] for name, value in vars(self).items()})
 
 
-def propose(runs: Runs) -> Proposal:
+def _propose(runs: Runs) -> Proposal:
     """Solve the subprogram with its first eta, then with eta brought down (or, lengths unknown, up) to the radius.
 
     The order's rows enter with their values, ``A (F - z)``, so that the rows that are not the worst may rise up to it.
-    A step that is being corrected sees the losses bent by what it met when it was tried.
+    A step that is being corrected sees the losses plus the bend that its trial showed.
     """
     merit, J = runs.merit, runs.jacobian
     JM = runs.metric.apply(J)
@@ -313,17 +264,6 @@ def _multipliers(rows: Array, gramian: Array, linear: Array, rates: Array, price
     return out
 
 
-NEARLY_STATIONARY = 1e-3  # relative stationarity at which an unmet constraint raises its price
-WITHOUT_PRICE = 1e-4  # the same for a line that has none yet
-PRICE_GROWTH = 10.0
-HIGHEST_PRICE = 1e8
-STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which it cannot be reduced
-MOST_REJECTIONS = 30
-MOST_RESETS = 2
-HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
-IsOptimal = Callable[[int, Array, Array, Seen], bool]  # (run, losses, jacobian, what it has seen)
-
-
 @dataclass(frozen=True)
 class Measures:
     """How far each run is from being done, (P,) each.
@@ -347,7 +287,7 @@ class Measures:
         return Measures(**{name: value[runs] for name, value in vars(self).items()})
 
 
-def measure(runs: Runs, proposal: Proposal) -> Measures:
+def _measure(runs: Runs, proposal: Proposal) -> Measures:
     """The measures of the point that the proposal starts from, with its multipliers."""
     merit = runs.merit
     combined = (proposal.weights[:, None, :] @ runs.jacobian)[:, 0]
@@ -371,23 +311,23 @@ def measure(runs: Runs, proposal: Proposal) -> Measures:
     )
 
 
-def judge(
+def _judge(
     runs: Runs, proposal: Proposal, measures: Measures, is_optimal: IsOptimal, max_iter: int, tol: float
 ) -> dict[int, str]:
-    """How the runs that are done have ended, by their place among those going."""
+    """The status of each run that is done, by its place among those still going."""
     done: dict[int, str] = {}
     arrived = (measures.stationarity <= tol) & (measures.feasibility <= tol) & (measures.decrement <= tol)
     spent = runs.iterations >= max_iter
-    wanting = _wants_a_higher_price(runs, proposal, measures, tol)
-    if not (arrived | measures.exhausted | spent | wanting).any():
+    underpriced = _needs_higher_price(runs, proposal, measures, tol)
+    if not (arrived | measures.exhausted | spent | underpriced).any():
         return done
     unmet = measures.feasibility > tol
-    for i in np.flatnonzero(arrived | measures.exhausted | spent | wanting):
+    for i in np.flatnonzero(arrived | measures.exhausted | spent | underpriced):
         is_candidate = arrived[i] or measures.exhausted[i] or spent[i]
         may_pay_more = unmet[i] and runs.merit.price[i] < HIGHEST_PRICE
         if is_candidate and is_optimal(int(runs.ids[i]), runs.losses[i], runs.jacobian[i], runs.seen(int(i))):
             done[int(i)] = "converged"
-        elif unmet[i] and (measures.exhausted[i] or wanting[i]) and _is_violation_stuck(runs, int(i), tol):
+        elif unmet[i] and (measures.exhausted[i] or underpriced[i]) and _is_violation_stuck(runs, int(i), tol):
             done[int(i)] = "unattainable"
         elif measures.exhausted[i] and not may_pay_more and runs.resets[i] >= MOST_RESETS:
             done[int(i)] = "stalled"
@@ -396,49 +336,52 @@ def judge(
     return done
 
 
-def start_afresh(runs: Runs, measures: Measures, tol: float) -> Mask:
-    """Before a run is given up for lack of progress its metric is forgotten: it may be what is wrong; returns where."""
+def _restart(runs: Runs, measures: Measures, tol: float) -> Mask:
+    """Reset the metric of exhausted runs before they are given up, since it may be at fault; returns which."""
     afresh = measures.exhausted & (runs.resets < MOST_RESETS)
     afresh &= ~((measures.feasibility > tol) & (runs.merit.price < HIGHEST_PRICE))
     if afresh.any():
-        runs.start_afresh(afresh)
+        runs.metric.reset(afresh)
+        runs.radius = np.where(afresh, RESET_SHARE * runs.first_radius, runs.radius)
+        runs.rejections = np.where(afresh, 0, runs.rejections)
+        runs.resets = runs.resets + afresh
     return np.asarray(afresh)
 
 
-def raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
+def _raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
     """Multiply the price where a violation would stay for good; returns where."""
-    wanting = _wants_a_higher_price(runs, proposal, measures, tol)
-    wanting |= (measures.feasibility > tol) & measures.exhausted
-    wanting |= _would_violate(runs, proposal, tol)
-    wanting &= runs.merit.price < HIGHEST_PRICE
-    if wanting.any():
-        runs.merit.price = np.where(wanting, np.maximum(PRICE_GROWTH * runs.merit.price, 1.0), runs.merit.price)
-        runs.rejections = np.where(wanting, 0, runs.rejections)
-        runs.raised_at = np.where(wanting, runs.iterations, runs.raised_at)
-    return wanting
+    underpriced = _needs_higher_price(runs, proposal, measures, tol)
+    underpriced |= (measures.feasibility > tol) & measures.exhausted
+    underpriced |= _would_violate(runs, proposal, tol)
+    underpriced &= runs.merit.price < HIGHEST_PRICE
+    if underpriced.any():
+        runs.merit.price = np.where(underpriced, np.maximum(PRICE_GROWTH * runs.merit.price, 1.0), runs.merit.price)
+        runs.rejections = np.where(underpriced, 0, runs.rejections)
+        runs.raised_at = np.where(underpriced, runs.iterations, runs.raised_at)
+    return underpriced
 
 
-def _wants_a_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
-    """Nearly stationary, at a point the present price has led to, with a violation that the step would not mend."""
-    unmended = (measures.feasibility > tol) & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
+def _needs_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
+    """Runs nearly stationary under the present price, with a violation that the step would not reduce."""
+    unreduced = (measures.feasibility > tol) & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
     threshold = np.where(runs.merit.price > 0, NEARLY_STATIONARY, WITHOUT_PRICE)
     has_moved = runs.iterations > runs.raised_at
-    return np.asarray(unmended & (measures.balance <= threshold) & has_moved & ~runs.correcting)
+    return np.asarray(unreduced & (measures.balance <= threshold) & has_moved & ~runs.correcting)
 
 
 def _would_violate(runs: Runs, proposal: Proposal, tol: float) -> Mask:
-    """Where violating a constraint further is worth its price, the price is too low."""
+    """Runs whose step would violate a constraint further: the price is too low."""
     worse = proposal.left > (1.0 + tol) * runs.violation.sum(axis=-1) + tol
     return np.asarray(worse & (runs.merit.price > 0) & ~runs.correcting)
 
 
-def drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
-    """Rows of the order that active constraints hold, whatever the gradients, stop the others no more; whether any.
+def _drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
+    """Take rows of the order that active constraints hold, whatever the gradients, out of it; returns whether any.
 
     Without this every point with ``f.c == 0.7`` would be optimal while c is among the objectives: c cannot fall, so
     not all of them can. What cannot be improved is taken out of the order, and the rest is minimised. A row that
-    rests on an inequality could rise again for the others' sake, so it is asked not to, beyond what the inequality
-    still wants of it.
+    rests on an inequality could rise again in favour of the others, so a new inequality keeps it where it is, plus what
+    the constraint still lacks.
     """
     if not runs.merit.price.any():
         return False
@@ -479,11 +422,6 @@ def _is_violation_stuck(runs: Runs, i: int, tol: float) -> bool:
         pull = pull + program.weights(solve_exact(program).multipliers)
     whole = float(np.abs(rows[violated]).sum(axis=0) @ runs.sizes()[i])
     return bool(np.linalg.norm(pull @ J) <= STUCK_VIOLATION * whole)
-
-
-ACCEPTED_SHARE = 0.1  # of the predicted decrease that a step must bring
-GOOD_SHARE = 0.75  # above which the radius grows
-GROWTH = 2.5
 
 
 def descend(
@@ -527,17 +465,17 @@ def descend(
     end({int(i): "non_finite" for i in np.flatnonzero(~_is_finite(runs))})
     while len(runs):
         runs.measure()
-        proposal = propose(runs)
-        if _drop_hopeless_corrections(runs, proposal) or drop_held_rows(runs, proposal):
+        proposal = _propose(runs)
+        if _drop_hopeless_corrections(runs, proposal) or _drop_held_rows(runs, proposal):
             continue
-        measures = measure(runs, proposal)
-        done = judge(runs, proposal, measures, is_optimal, max_iter, tol)
+        measures = _measure(runs, proposal)
+        done = _judge(runs, proposal, measures, is_optimal, max_iter, tol)
         if done:
             going = end(done)
             proposal, measures = proposal.keep(going), measures.keep(going)
-        if not len(runs) or raise_prices(runs, proposal, measures, tol).any():
+        if not len(runs) or _raise_prices(runs, proposal, measures, tol).any():
             continue
-        if not start_afresh(runs, measures, tol).any():
+        if not _restart(runs, measures, tol).any():
             end(_try(evaluator, runs, proposal, measures, on_round))
     return [outcomes[i] for i in range(len(points))]
 
@@ -547,7 +485,7 @@ def _is_finite(runs: Runs) -> Mask:
 
 
 def _drop_hopeless_corrections(runs: Runs, proposal: Proposal) -> bool:
-    """Corrections that promise nothing are not worth an evaluation; whether there were any."""
+    """Drop corrections without a predicted decrease, which need no evaluation; returns whether any."""
     hopeless = runs.correcting & (proposal.predicted <= runs.noise)
     if not hopeless.any():
         return False
@@ -564,7 +502,7 @@ def _try(
     measures: Measures,
     on_round: Callable[[Round], bool],
 ) -> dict[int, str]:
-    """Evaluate the steps, take those that bring what they promised, learn from them; returns the runs that must end."""
+    """Evaluate the steps, take those that decrease the merit enough, update the metric; returns the runs that end."""
     trial = runs.points + proposal.step
     losses = evaluator.losses(trial)
     runs.evaluations += 1
@@ -618,7 +556,7 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
 def _move(
     evaluator: Evaluator, runs: Runs, proposal: Proposal, trial: Array, losses: Array, accepted: Mask
 ) -> dict[int, str]:
-    """Take the accepted steps; runs whose losses or gradients are beyond all measure there stay and end."""
+    """Take the accepted steps; runs whose losses or gradients diverge there stay and end."""
     moved = np.flatnonzero(accepted)
     jacobian = runs.jacobian.copy()
     jacobian[moved] = evaluator.jacobians(moved)

@@ -11,7 +11,7 @@ from ferero.geometry import Cone
 from ferero.plot.style._clip import check_plane, clip_line, clip_polygon, line_of, view_of
 from ferero.plot.style._frame import finish, new_plane
 from ferero.plot.style._style import RING, SHADE, THIN, drawing, page_of
-from ferero.preference._inputs import as_vector
+from ferero.preference._assembly import as_vector
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,4 +1,4 @@
-"""What a person wants of the losses, written so that it reads like mathematics."""
+"""Preferences over losses, written as constraints that read like mathematics."""
 
 from __future__ import annotations
 

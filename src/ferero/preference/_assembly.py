@@ -1,22 +1,38 @@
-"""From what a person passes to the fields of a preference: the checks, and the one way rows are made."""
+"""From the arguments that a person passes to the fields of a preference: checked, and turned into rows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ferero._arrays import ArrayLike, check_finite, to_float64
 from ferero.errors import InputError, UnknownNameError
 from ferero.geometry import Cone
 from ferero.preference._consistency import check_consistent
-from ferero.preference._expression import Constraint, Expression, LinearForm, entries
+from ferero.preference._expression import Constraint, Expression, LinearForm, Relation, entries
 from ferero.preference._line import Line
 from ferero.preference._objectives import Objectives, did_you_mean
 
-__all__ = ["assemble", "is_same_cone", "order_fields", "read_constraints", "read_minimized"]
+__all__ = [
+    "as_losses",
+    "as_matrix",
+    "as_vector",
+    "assemble",
+    "common_size",
+    "is_same_cone",
+    "no_preference",
+    "read_constraints",
+    "read_minimized",
+    "read_rows",
+    "row_constraints",
+]
+
+Matrices: TypeAlias = tuple[Tensor, Tensor] | None  # B (k, m) and b (k,), if there are any
 
 
 def assemble(
@@ -27,7 +43,7 @@ def assemble(
     line: Line | None = None,
     order: Tensor | None = None,
 ) -> dict[str, Any]:
-    """All fields of a single preference, consistent ones.
+    """All fields of a single preference, checked for contradictions.
 
     Args:
         objectives: the names (m,).
@@ -50,7 +66,7 @@ def assemble(
         "names": names,
         "measured": objectives.measured,
         "constraints": tuple(constraints),
-        **order_fields(names, minimized, cone, order),
+        **_order_fields(names, minimized, cone, order),
         **dict(zip(("B_g", "b_g"), _rows(names, inequalities), strict=True)),
         **dict(zip(("B_h", "b_h"), _rows(names, equalities), strict=True)),
         "margins": torch.tensor([part.margin for part in inequalities], dtype=torch.float64),
@@ -63,7 +79,7 @@ def assemble(
     }
 
 
-def order_fields(
+def _order_fields(
     names: Sequence[str], minimized: Sequence[LinearForm], cone: Cone | None, order: Tensor | None = None
 ) -> dict[str, Any]:
     """The fields `minimized`, `cone` and `A` (k, m): rows as written, which the adaptive domain weighs by their length.
@@ -77,7 +93,7 @@ def order_fields(
         if not form.terms:
             raise InputError(f"minimize: expected an expression with an objective, found '{form}'; remove it")
     if minimized:
-        order = _matrix(names, minimized)
+        order = _coefficients(names, minimized)
         cone = Cone(order)
     if cone is not None and not isinstance(cone, Cone):
         raise InputError(f"cone: expected a ferero.Cone, found {type(cone).__name__}; write ferero.Cone(A)")
@@ -155,12 +171,128 @@ def _rows(names: Sequence[str], parts: Sequence[Constraint]) -> tuple[Tensor, Te
     for part, form in zip(parts, forms, strict=True):
         if not all(math.isfinite(c) for c in (form.constant, *(c for _, c in form.terms))):
             raise InputError(f"constraints: '{part}' is not finite after left minus right; rescale the losses")
-    return _matrix(names, forms), torch.tensor([form.constant for form in forms], dtype=torch.float64) + 0.0
+    return _coefficients(names, forms), torch.tensor([form.constant for form in forms], dtype=torch.float64) + 0.0
 
 
-def _matrix(names: Sequence[str], forms: Sequence[LinearForm]) -> Tensor:
+def _coefficients(names: Sequence[str], forms: Sequence[LinearForm]) -> Tensor:
     """The coefficients (k, m) of k forms."""
     matrix = torch.zeros(len(forms), len(names), dtype=torch.float64)
     where, coefficients = entries(names, forms)
     matrix[where] = torch.tensor(coefficients, dtype=torch.float64)
     return matrix
+
+
+def read_rows(B: ArrayLike | None, b: ArrayLike | None, suffix: str) -> Matrices:
+    """`B` (k, m) and `b` (k,), zeros for None; None if there is no `B`.
+
+    Args:
+        B: the matrix, if any.
+        b: the constants, if any.
+        suffix: `g` or `h`, for the error's words.
+
+    Raises:
+        InputError: for shapes that do not fit, or constants without a matrix.
+    """
+    if B is None:
+        if b is not None:
+            raise InputError(f"b_{suffix}: expected B_{suffix} beside it, found None; give both")
+        return None
+    matrix = as_matrix(B, f"B_{suffix}")
+    k = matrix.shape[0]
+    return matrix, matrix.new_zeros(k) if b is None or k == 0 else as_vector(b, f"b_{suffix}", k)
+
+
+def common_size(cone: Cone | None, inequalities: Matrices, equalities: Matrices) -> int:
+    """The number m of columns that all given matrices have.
+
+    Raises:
+        InputError: when they differ, or none is given.
+    """
+    rows = {"B_g": inequalities, "B_h": equalities}
+    sizes = {name: pair[0].shape[1] for name, pair in rows.items() if pair is not None}
+    if cone is not None:
+        sizes["A"] = cone.m
+    if not sizes:
+        raise InputError("from_matrices: expected A, B_g or B_h, found none; use pareto(m)")
+    if len(set(sizes.values())) > 1:
+        found = ", ".join(f"{size} in {name}" for name, size in sizes.items())
+        raise InputError(f"from_matrices: expected the same number of columns everywhere, found {found}")
+    return next(iter(sizes.values()))
+
+
+def row_constraints(names: Sequence[str], rows: Matrices, relation: Relation) -> list[Constraint]:
+    """The constraints `row . F relation -b` of B (k, m) and b (k,); none for None."""
+    if rows is None:
+        return []
+    B, b = rows
+    terms: list[list[tuple[str, float]]] = [[] for _ in range(len(B))]
+    for (i, j), coefficient in zip(B.nonzero().tolist(), B[B != 0].tolist(), strict=True):
+        terms[i].append((names[j], coefficient))
+    return [
+        Constraint(LinearForm(tuple(row)), relation, LinearForm(constant=0.0 - constant))
+        for row, constant in zip(terms, b.tolist(), strict=True)
+    ]
+
+
+def as_vector(values: ArrayLike, argument: str, m: int | None = None) -> Tensor:
+    """A finite float64 copy (m,) of `values`, on the CPU.
+
+    Raises:
+        InputError: for anything else than `m` (any positive number for None) finite numbers.
+    """
+    vector = to_float64(values, argument).cpu().clone()
+    if vector.ndim != 1 or vector.numel() == 0:
+        raise InputError(f"{argument}: expected a vector (m,), found shape {tuple(vector.shape)}")
+    if m is not None and vector.numel() != m:
+        raise InputError(f"{argument}: expected {m} numbers, found {vector.numel()}")
+    check_finite(vector, argument)
+    return vector
+
+
+def as_matrix(values: ArrayLike, argument: str) -> Tensor:
+    """A finite float64 copy (k, m) of `values`, on the CPU.
+
+    Raises:
+        InputError: for anything that is not a finite matrix with at least one column.
+    """
+    matrix = to_float64(values, argument).cpu().clone()
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise InputError(
+            f"{argument}: expected a matrix (k, m), found shape {tuple(matrix.shape)}; "
+            f"for several preferences use Preference.stack"
+        )
+    check_finite(matrix, argument)
+    return matrix
+
+
+def as_losses(losses: ArrayLike, m: int) -> Tensor:
+    """`losses` (..., m) as a floating tensor, at least float32; lists and integers become float64.
+
+    Tensors keep their device and their graph.
+
+    Raises:
+        InputError: when the last dimension is not `m`.
+    """
+    tensor = losses if isinstance(losses, Tensor) else _from_array(losses)
+    if tensor.ndim == 0 or tensor.shape[-1] != m:
+        raise InputError(f"losses: expected shape (..., {m}), found {tuple(tensor.shape)}")
+    if not tensor.is_floating_point():
+        return to_float64(tensor, "losses")
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _from_array(losses: ArrayLike) -> Tensor:
+    """An array in its own precision, anything else in float64."""
+    tensor = to_float64(losses, "losses")
+    narrow = isinstance(losses, np.ndarray) and losses.dtype in (np.float16, np.float32)
+    return tensor.to(torch.float32) if narrow else tensor
+
+
+def no_preference(found: object) -> str:
+    """The end of an error about an argument that is no preference: expected, found, what to write."""
+    instead = ""
+    if isinstance(found, (list, tuple)):
+        instead = "; constraints go into Preference(f, [...]), a ray into Preference.ray([...])"
+    elif isinstance(found, str):
+        instead = "; Preference.parse reads text"
+    return f"expected a Preference, found {type(found).__name__}{instead}"

@@ -162,7 +162,7 @@ class Constraint:
     def with_margin(self, z: float) -> Constraint:
         """The inequality with a margin of `z` standard errors, in place of any it had; its sides stay as they are.
 
-        In noisy training `G <= 0` becomes `G + z * standard error of G <= 0`, so that the constraint holds with the
+        In noisy training `G <= 0` becomes `G + z * standard error of G <= 0`, so the constraint holds with the
         confidence of z (1.64: 95%) and not only on average. Without noise a margin changes nothing.
 
         Args:

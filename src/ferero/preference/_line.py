@@ -21,7 +21,7 @@ class Line:
     Args:
         direction: the unit vector (m,).
         through: a point (m,) on the line; None is the origin.
-        is_half: whether only the half on the direction's side is wanted.
+        is_half: whether only the half on the direction's side counts.
         label: the sentence that describes the line.
     """
 
@@ -33,11 +33,11 @@ class Line:
     def constraints(self, names: Sequence[str]) -> tuple[Constraint, ...]:
         """`B_h (F - through) == 0` with orthonormal rows, and `-v . (F - through) <= 0` for a half-line."""
         rows = complement(self.direction)
-        wanted = tuple(self._row(names, row, "==", self.label) for row in rows)
+        equalities = tuple(self._row(names, row, "==", self.label) for row in rows)
         if not self.is_half:
-            return wanted
+            return equalities
         label = f"(F - {vector_text(self._origin)}) . {vector_text(self.direction)} >= 0"
-        return (*wanted, self._row(names, self.direction, ">=", label))
+        return (*equalities, self._row(names, self.direction, ">=", label))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ class Objectives:
 
     Args:
         names: the names (m,), in the order of the losses.
-        measured: those whose wanted value is that of a metric in other units.
+        measured: those whose target is a value of a metric in other units.
     """
 
     names: tuple[str, ...]
@@ -71,7 +71,7 @@ def objectives(*names: str, measured: Sequence[str] = ()) -> Objectives:
 
     Args:
         *names: identifiers, all different.
-        measured: the names whose wanted value is that of a metric in other units, moved by an outer integral.
+        measured: the names whose target is a value of a metric in other units, tracked by an outer integral.
 
     Returns:
         The `Objectives`.

@@ -15,6 +15,7 @@ The grammar::
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,11 +24,18 @@ from typing import Any, NoReturn, cast
 from ferero.errors import FereroError, InputError, UnknownNameError
 from ferero.preference._expression import AbsExpression, Constraint, Expression, LinearForm, Relation, compare
 from ferero.preference._objectives import Objectives, as_objectives, did_you_mean
-from ferero.preference._tokens import Token, fail_at, tokenize
 
 __all__ = ["ParsedText", "parse_text"]
 
 _DEEPEST = 100
+_TOKEN = re.compile(
+    r"(?P<space>[^\S\n]+)"
+    r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
+    r"|(?P<name>[^\W\d]\w*)"
+    r"|(?P<relation><=|>=|==|=|<|>)"
+    r"|(?P<symbol>[-+*/()])"
+    r"|(?P<separator>[;,\n])"
+)
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -38,7 +46,7 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass
 class ParsedText:
-    """What a text asks for.
+    """The statements of a text.
 
     Args:
         names: the names found, in order of first appearance.
@@ -105,21 +113,21 @@ class _Parser:
         self.allowed = frozenset(names or ())
         self.found: set[str] = set()
         self.parsed = ParsedText()
-        self.tokens = tokenize(text)
+        self.tokens = _tokenize(text)
         self.position = 0
         self.depth = 0
 
     # tokens -------------------------------------------------------------------------------------------
 
     @property
-    def token(self) -> Token:
+    def token(self) -> _Token:
         return self.tokens[self.position]
 
     @property
-    def following(self) -> Token:
+    def following(self) -> _Token:
         return self.tokens[min(self.position + 1, len(self.tokens) - 1)]
 
-    def _take(self) -> Token:
+    def _take(self) -> _Token:
         token = self.token
         self.position += 1
         return token
@@ -133,7 +141,7 @@ class _Parser:
         return ", found the end" if self.token.kind == "end" else f", found {self.token.text!r}"
 
     def _fail(self, message: str, family: type[FereroError] = InputError) -> NoReturn:
-        fail_at(self.text, self.token.start, message, family)
+        _fail_at(self.text, self.token.start, message, family)
 
     # statements ---------------------------------------------------------------------------------------
 
@@ -307,9 +315,50 @@ class _Parser:
         self._take()
         return Expression(LinearForm(((name, 1.0),)))
 
-    def _at(self, token: Token, action: Callable[[], Any]) -> Any:
+    def _at(self, token: _Token, action: Callable[[], Any]) -> Any:
         """Run `action`; what it refuses is reported at `token`."""
         try:
             return action()
         except InputError as error:
-            fail_at(self.text, token.start, str(error))
+            _fail_at(self.text, token.start, str(error))
+
+
+@dataclass(frozen=True)
+class _Token:
+    """A piece of the text.
+
+    Args:
+        kind: number, name, relation, symbol, separator or end.
+        text: the characters.
+        start: where they begin.
+    """
+
+    kind: str
+    text: str
+    start: int
+
+
+def _tokenize(text: str) -> list[_Token]:
+    """The tokens of `text` and an end token; spaces, and new lines inside parentheses, are left out.
+
+    Raises:
+        InputError: at a character that begins no token.
+    """
+    tokens, start, depth = [], 0, 0
+    while start < len(text):
+        match = _TOKEN.match(text, start)
+        if match is None or match.lastgroup is None:
+            _fail_at(text, start, f"unexpected '{text[start]}'")
+        token = _Token(match.lastgroup, match.group(), start)
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if token.kind != "space" and not (token.text == "\n" and depth > 0):
+            tokens.append(token)
+        start = match.end()
+    return [*tokens, _Token("end", "", len(text))]
+
+
+def _fail_at(text: str, start: int, message: str, family: type[FereroError] = InputError) -> NoReturn:
+    """Raise `family` with the message, the line of `text` and a caret under `start`."""
+    line_start = text.rfind("\n", 0, start) + 1
+    line = text[line_start:].split("\n", 1)[0]
+    raise family(f"text: {message}\n  {line}\n  {' ' * (start - line_start)}^")

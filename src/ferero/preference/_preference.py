@@ -1,10 +1,11 @@
-"""What is wanted of the losses: the order in which they improve, and the values they should take."""
+"""The preference: the order in which losses improve, and the constraints on their values."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from types import MethodType
+from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -12,21 +13,52 @@ from torch import Tensor
 from ferero._arrays import ArrayLike, to_float64
 from ferero.errors import InputError
 from ferero.geometry import Cone
-from ferero.preference import _assembly as assembly
+from ferero.preference._assembly import (
+    as_losses,
+    as_matrix,
+    as_vector,
+    assemble,
+    common_size,
+    is_same_cone,
+    read_constraints,
+    read_minimized,
+    read_rows,
+    row_constraints,
+)
 from ferero.preference._expression import Constraint, Expression, LinearForm, with_margins
-from ferero.preference._inputs import as_losses, as_matrix, as_vector
 from ferero.preference._line import Line, unit_vector, vector_text
-from ferero.preference._matrices import common_size, read_rows, row_constraints
-from ferero.preference._move import moved_fields
 from ferero.preference._objectives import Objectives, as_objectives
 from ferero.preference._parse import parse_text
-from ferero.preference._ray_attribute import constructor_and_value
 from ferero.preference._stack import measured_of, stack_fields
-from ferero.preference._text import summary, whole_text
 
-__all__ = ["Preference"]
+__all__ = ["Preference", "shifted"]
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+class _constructor_and_value(Generic[_P, _R]):  # noqa: N801  # a decorator, like classmethod
+    """A classmethod whose name on an instance reads the field `_name`: `Preference.ray(v)` constructs, `p.ray` is v."""
+
+    def __init__(self, function: Callable[Concatenate[type[Any], _P], _R]) -> None:
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any]) -> Callable[_P, _R]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type[Any]) -> Tensor | None: ...
+
+    def __get__(self, instance: object, owner: type[Any]) -> Any:
+        if instance is None:
+            return MethodType(self.function, owner)
+        return getattr(instance, f"_{self.function.__name__}")
+
 
 Names: TypeAlias = Objectives | Sequence[str] | None
+
+_TENSORS = ("A", "B_g", "b_g", "margins", "B_h", "b_h", "_ray", "through")
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -45,7 +77,7 @@ class Preference:
 
     Attributes:
         names: the losses' names (m,).
-        measured: those whose wanted value is that of a metric.
+        measured: those whose target is a value of a metric in other units.
         constraints: the constraints as written.
         minimized: the forms of `minimize`, empty if none was given.
         cone: the cone given, the cone of `minimize`, or None. Of a stack: the one that all members share.
@@ -53,9 +85,9 @@ class Preference:
             identity if there is none of these.
         B_g: inequalities (m_g, m).
         b_g: their constants (m_g,).
-        margins: z (m_g,), how many standard errors of its value each inequality keeps away from its bound, 0 where
-            none was asked for: in training `Steer` constrains `G + z * standard error <= 0`. Deterministic `minimize`
-            has no noise, so that a margin changes nothing there, nor in `values`, `violation` or `is_satisfied`.
+        margins: z (m_g,), how many standard errors of its value each inequality keeps away from its bound, 0
+            where none was given: in training `Steer` constrains `G + z * standard error <= 0`. Deterministic `minimize`
+            has no noise, so a margin changes nothing there, nor in `values`, `violation` or `is_satisfied`.
         B_h: equalities (m_h, m).
         b_h: their constants (m_h,).
         labels_g: the inequalities in words, without margins, one a row; empty for a stack, whose members have their
@@ -109,8 +141,7 @@ class Preference:
         cone: Cone | None = None,
     ) -> None:
         named = _read_names(objectives)
-        wanted = assembly.read_constraints(constraints)
-        self._set(**assembly.assemble(named, wanted, assembly.read_minimized(minimize), cone))
+        self._set(**assemble(named, read_constraints(constraints), read_minimized(minimize), cone))
 
     def _set(self, **fields: Any) -> None:
         for name, value in fields.items():
@@ -125,7 +156,7 @@ class Preference:
     @classmethod
     def _of_line(cls, line: Line, names: Names, cone: Cone | None) -> Preference:
         named = as_objectives(names, line.direction.numel())
-        return cls._of(**assembly.assemble(named, line.constraints(named.names), (), cone, line))
+        return cls._of(**assemble(named, line.constraints(named.names), (), cone, line))
 
     # constructors -------------------------------------------------------------------------------------
 
@@ -158,7 +189,7 @@ class Preference:
             return cls.from_weights(parsed.weights, names=named) & preference
         return preference
 
-    @constructor_and_value
+    @_constructor_and_value
     def ray(
         cls: type[Preference],  # noqa: N805  # the decorator passes the class
         vector: ArrayLike,
@@ -269,12 +300,12 @@ class Preference:
         cone = cone if A is None else Cone(A)
         inequalities, equalities = read_rows(B_g, b_g, "g"), read_rows(B_h, b_h, "h")
         named = as_objectives(names, common_size(cone, inequalities, equalities))
-        wanted = [
+        constraints = [
             *row_constraints(named.names, inequalities, "<="),
             *row_constraints(named.names, equalities, "=="),
         ]
         order = None if A is None else as_matrix(A, "A")
-        preference = cls._of(**assembly.assemble(named, wanted, (), cone, None, order))
+        preference = cls._of(**assemble(named, constraints, (), cone, None, order))
         return preference if margins is None else preference._with_margins(margins, "margins")
 
     @classmethod
@@ -302,7 +333,7 @@ class Preference:
         """
         return cls._of(**stack_fields(tuple(preferences)))
 
-    # the losses' point of view ------------------------------------------------------------------------
+    # values at given losses ---------------------------------------------------------------------------
 
     def values(self, losses: ArrayLike) -> tuple[Tensor, Tensor]:
         """`G = B_g F + b_g` and `H = B_h F + b_h`.
@@ -368,8 +399,8 @@ class Preference:
         if margins.shape == self.margins.shape == (0,):
             return self
         margins = as_vector(margins, argument, self.m_g)
-        wanted = with_margins(self.constraints, margins.tolist())
-        fields = assembly.assemble(Objectives(self.names, self.measured), wanted)
+        constraints = with_margins(self.constraints, margins.tolist())
+        fields = assemble(Objectives(self.names, self.measured), constraints)
         if self._ray is not None:
             fields |= {"_ray": self._ray, "through": self.through, "notes": self.notes}
         return self._of(**{**fields, **self._order}).to(self.A.device, self.A.dtype)
@@ -377,7 +408,7 @@ class Preference:
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Preference:
         """The same preference with all its tensors, and those of its members, on a device and in a dtype.
 
-        The cone stays as it is, float64 on the CPU. `minimize` and the subprograms want a preference there too.
+        The cone stays as it is, float64 on the CPU. `minimize` and the subprograms need a preference there too.
 
         Args:
             device: where to; None leaves them where they are.
@@ -393,15 +424,24 @@ class Preference:
             >>> Preference.ray([1.0, 2.0]).to(dtype=torch.float32).B_h.dtype
             torch.float32
         """
-        moved = moved_fields(self, device, dtype)
-        return self._of(**{**vars(self), **moved}) if moved else self
+        if isinstance(device, torch.dtype):
+            raise InputError(f"device: expected a device, found {device}; write to(dtype={device})")
+        if dtype is not None and not dtype.is_floating_point:
+            raise InputError(f"dtype: expected a floating dtype such as torch.float32, found {dtype}")
+        fields: dict[str, Any] = {name: value for name in _TENSORS if (value := getattr(self, name)) is not None}
+        moved: dict[str, Any] = {name: tensor.to(device=device, dtype=dtype) for name, tensor in fields.items()}
+        members = tuple(member.to(device, dtype) for member in self.members)
+        is_same = all(moved[name] is fields[name] for name in fields)
+        if is_same and all(new is old for new, old in zip(members, self.members, strict=True)):
+            return self
+        return self._of(**{**vars(self), **moved, "members": members})
 
     def __and__(self, other: Preference) -> Preference:
         """Both preferences at once: the constraints of the one, then of the other.
 
         Raises:
             InputError: when names, cones or minimised expressions differ.
-            ContradictionError: when they cannot both be had.
+            ContradictionError: when no losses satisfy both.
         """
         if not isinstance(other, Preference):
             return NotImplemented
@@ -410,11 +450,11 @@ class Preference:
         if self.names != other.names:
             raise InputError(f"&: expected the same names, found {self.names} and {other.names}")
         order = self if self.cone is not None else other
-        if other.cone is not None and not assembly.is_same_cone(order.cone, other.cone):
+        if other.cone is not None and not is_same_cone(order.cone, other.cone):
             raise InputError(f"&: expected the same cone, or one without, found {self.cone} and {other.cone}")
         named = Objectives(self.names, measured_of(self, other))
         if self.constraints and other.constraints:
-            fields = assembly.assemble(named, self.constraints + other.constraints)
+            fields = assemble(named, self.constraints + other.constraints)
         else:
             fields = {**vars(self if self.constraints else other), "measured": named.measured}
         return self._of(**{**fields, **order._order}).to(self.A.device, self.A.dtype)
@@ -467,10 +507,24 @@ class Preference:
         return iter(self.members)
 
     def __str__(self) -> str:
-        return whole_text(self)
+        if self.members:
+            return "\n".join(f"[{i}] " + str(p).replace("\n", "\n    ") for i, p in enumerate(self.members))
+        if self.minimized:
+            order = "minimize " + ", ".join(str(form) for form in self.minimized)
+        else:
+            cone = "" if self.cone is None else f" with respect to {self.cone}"
+            order = "minimize " + ", ".join(self.names) + cone
+        shown = self.constraints
+        if self.ray is not None:  # the half-space of a ray goes without saying
+            shown = tuple(constraint for constraint in shown if constraint.is_equality or constraint.margin > 0)
+        labels = dict.fromkeys(str(constraint) for constraint in shown)
+        separator = "\n" + " " * len("subject to ")
+        return order + ("\nsubject to " + separator.join(labels) if labels else "")
 
     def __repr__(self) -> str:
-        return summary(self)
+        counts = f"{_counted(self.m_g, 'inequality')}, {_counted(self.m_h, 'equality')}"
+        size = f"{len(self.members)} preferences; " if self.members else ""
+        return f"Preference({size}{', '.join(self.names)}: {counts})"
 
     def _check_single(self, what: str) -> None:
         if self.members:
@@ -481,7 +535,21 @@ class Preference:
             raise InputError(f"{what}: expected a stack, found a single preference; write Preference.stack([p])")
 
 
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun.removesuffix('y')}ies"
+
+
 def _read_names(names: Objectives | Sequence[str]) -> Objectives:
     if isinstance(names, str) or not isinstance(names, Objectives | Sequence):
         raise InputError(f"names: expected ferero.objectives(...) or a list, found {names!r} ({type(names).__name__})")
     return as_objectives(names, len(names))
+
+
+def shifted(preference: Preference, lower: Tensor) -> Preference:
+    """The preference for the losses ``F - lower``, for lower (m,); a ray keeps its direction and starts elsewhere."""
+    through = None
+    if preference.ray is not None:
+        start = -lower if preference.through is None else preference.through - lower
+        through = start if bool((start != 0).any()) else None
+    values = {"b_g": preference.b_g + preference.B_g @ lower, "b_h": preference.b_h + preference.B_h @ lower}
+    return Preference._of(**{**vars(preference), **values, "through": through})

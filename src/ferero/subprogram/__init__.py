@@ -7,13 +7,10 @@ from ferero.subprogram._batched import solve_batched
 from ferero.subprogram._consistency import is_doubtful, is_inconsistent
 from ferero.subprogram._exact import Answer, solve_exact
 from ferero.subprogram._frank_wolfe import frank_wolfe
-from ferero.subprogram._gramian import check_gramian, check_gramians, factor
-from ferero.subprogram._on_device import solve_on_device, without_asymmetry
+from ferero.subprogram._gramian import check_gramian, check_gramians, factor, without_asymmetry
 from ferero.subprogram._pgd import pgd
-from ferero.subprogram._program import Domain, Program, simplex_of
-from ferero.subprogram._program_batch import Programs
-from ferero.subprogram._solution import Solution, Status
-from ferero.subprogram._solve import UNBOUNDED_PRICE, Solver, solve_subprogram
+from ferero.subprogram._program import Domain, Program, Programs, simplex_of
+from ferero.subprogram._solve import UNBOUNDED_PRICE, Solution, Solver, Status, solve_on_device, solve_subprogram
 
 __all__ = [
     "UNBOUNDED_PRICE",

@@ -1,28 +1,35 @@
-"""Many programs at once in torch, without a look at any value on the host.
+"""The batched solver: many programs of one shape at once in torch, without a host sync.
 
-Tiny programs are enumerated; the others go to a primal-dual interior point with a fixed number of iterations,
-after which one solve on the set of free multipliers that it found removes what the barrier left.
+Tiny programs are enumerated: every set of free multipliers is solved at once, and the residual chooses. The others go
+to a primal-dual interior point with a fixed number of iterations, after which one solve on the set of free multipliers
+that it found removes what the barrier left. Two rows of the order and nothing else have a closed form.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ferero.subprogram._enumeration import candidates, enumerate_sets, on_segment, solve_free
-from ferero.subprogram._program_batch import TINY, Programs, Scaled
+from ferero._arrays import Array
+from ferero.subprogram._program import EPSILON, TINY, Programs, Scaled
 
-__all__ = ["solve_batched", "solve_programs"]
+__all__ = ["on_segment", "solve_batched", "solve_programs"]
 
 CANDIDATES = 64  # sets of free multipliers up to which enumeration is cheaper and exact
 ITERATIONS = 30
-MENDINGS = 2
+REFITS = 2
 REGULARIZATION = 2.0**-44  # of the scaled equations, whose entries are about one
 TO_THE_BOUNDARY = 0.995
-FINISHED = 2.0**-50  # mean complementarity below which a program rests
+RIDGE = 2.0**-44  # keeps the equations solvable where free rows are dependent; refined away afterwards
+REFINEMENTS = 2
+STATES = {"zero": 0, "free": 1, "upper": 2, "lower": 3}
+FINISHED = 2.0**-50  # mean complementarity below which a program is done
 
 
 def solve_batched(
@@ -54,14 +61,14 @@ def solve_batched(
 
 
 def solve_programs(programs: Programs) -> tuple[Tensor, Tensor]:
-    """The same for programs already put together."""
+    """`solve_batched` for programs already put together."""
     k, k_f, k_h = programs.linear.shape[-1], programs.simplex.shape[-1], programs.equalities
-    is_near = programs.linear.device.type == "cpu"  # to look is free on the CPU only
-    if k == k_f == 2 and is_near and bool(programs.simplex.all()):
-        return on_segment(programs)
+    is_on_host = programs.linear.device.type == "cpu"  # reading a value costs nothing there
+    if k == k_f == 2 and is_on_host and bool(programs.simplex.all()):
+        return _solve_segment(programs)
     bounded = isinstance(programs.bound, Tensor) or math.isfinite(programs.bound)
-    if candidates(k_f, k - k_f - k_h, k_h, bounded) <= CANDIDATES:
-        return enumerate_sets(programs)
+    if _count_sets(k_f, k - k_f - k_h, k_h, bounded) <= CANDIDATES:
+        return _enumerate_sets(programs)
     return _interior_point(programs)
 
 
@@ -69,15 +76,15 @@ def _interior_point(programs: Programs) -> tuple[Tensor, Tensor]:
     scaled = programs.scaled()
     lam = programs.feasible(_iterate(scaled, programs.is_idle) * scaled.unit)
     residual = programs.residual(lam).nan_to_num(nan=torch.inf)
-    for _ in range(MENDINGS):
-        mended = programs.feasible(_mend(programs, lam))
-        judged = programs.residual(mended).nan_to_num(nan=torch.inf)
-        lam = torch.where((judged < residual)[:, None], mended, lam)
+    for _ in range(REFITS):
+        refined = programs.feasible(_refine(programs, lam))
+        judged = programs.residual(refined).nan_to_num(nan=torch.inf)
+        lam = torch.where((judged < residual)[:, None], refined, lam)
         residual = torch.minimum(judged, residual)
     return lam, residual
 
 
-def _mend(programs: Programs, lam: Tensor) -> Tensor:
+def _refine(programs: Programs, lam: Tensor) -> Tensor:
     """Solves anew for the free multipliers: those farther from a bound than their rows are from being met."""
     length, slack = programs.uncancelled(lam), programs.slack(lam)
     c = (slack - programs.linear + (programs.quadratic @ lam[..., None])[..., 0]).abs()
@@ -86,10 +93,10 @@ def _mend(programs: Programs, lam: Tensor) -> Tensor:
     at_upper = (programs.upper - lam) * share < lack
     at_lower = (lam - programs.lower) * share < -lack
     fixed = torch.where(at_upper, programs.upper, torch.where(at_lower, programs.lower, 0.0))
-    return solve_free(programs, ~(at_upper | at_lower), fixed)
+    return _solve_free(programs, ~(at_upper | at_lower), fixed)
 
 
-class _Point(NamedTuple):
+class _Iterate(NamedTuple):
     """Scaled multipliers mu (P, k), c (P, 1), barriers z of the lower and y of the upper bounds (P, k)."""
 
     mu: Tensor
@@ -108,12 +115,12 @@ class _Newton(NamedTuple):
     wrong: Tensor
     missing: Tensor
 
-    def step(self, at: _Point, toward_z: Tensor, toward_y: Tensor) -> _Point:
+    def step(self, at: _Iterate, toward_z: Tensor, toward_y: Tensor) -> _Iterate:
         """The step that changes ``z (mu - lower)`` and ``y (upper - mu)`` by the given amounts."""
         right = torch.cat([toward_z / self.below - toward_y / self.above - self.wrong, self.missing], dim=-1)
         solved = torch.linalg.lu_solve(self.factors, self.pivots, right[..., None])[..., 0]
         mu = solved[:, :-1]
-        return _Point(mu, -solved[:, -1:], (toward_z - at.z * mu) / self.below, (toward_y + at.y * mu) / self.above)
+        return _Iterate(mu, -solved[:, -1:], (toward_z - at.z * mu) / self.below, (toward_y + at.y * mu) / self.above)
 
 
 def _iterate(scaled: Scaled, idle: Tensor) -> Tensor:
@@ -124,7 +131,7 @@ def _iterate(scaled: Scaled, idle: Tensor) -> Tensor:
     has_z, has_y = (scaled.lower > -torch.inf) & ~idle, (scaled.upper < torch.inf) & ~idle
     lower, upper = torch.where(has_z, scaled.lower, 0.0), torch.where(has_y, scaled.upper, 0.0)
     start = torch.where(has_y, (0.5 * (lower + upper)).clamp(max=1.0), has_z.to(lower))
-    at = _Point(start, torch.zeros_like(start[:, :1]), has_z.to(lower), has_y.to(lower))
+    at = _Iterate(start, torch.zeros_like(start[:, :1]), has_z.to(lower), has_y.to(lower))
     live = (~idle).to(lower)
     Q, q, a = scaled.quadratic * live[:, :, None] * live[:, None, :], scaled.linear * live, scaled.a
     fixed = Q.diagonal(dim1=-2, dim2=-1) + (1.0 - live + REGULARIZATION)
@@ -153,7 +160,7 @@ def _iterate(scaled: Scaled, idle: Tensor) -> Tensor:
         )
         reach = TO_THE_BOUNDARY * _reach(newton, at, step, has_z, has_y)
         sound = torch.cat(step, dim=-1).isfinite().all(dim=-1, keepdim=True) & (gap > FINISHED)
-        at = _Point(*(torch.where(sound, x + reach * d, x) for x, d in zip(at, step, strict=True)))
+        at = _Iterate(*(torch.where(sound, x + reach * d, x) for x, d in zip(at, step, strict=True)))
     return at.mu
 
 
@@ -163,10 +170,129 @@ def _bordered(Q: Tensor, a: Tensor) -> Tensor:
     return torch.cat([top, torch.nn.functional.pad(a, (0, 1))[:, None]], dim=-2)
 
 
-def _reach(newton: _Newton, at: _Point, step: _Point, has_z: Tensor, has_y: Tensor) -> Tensor:
+def _reach(newton: _Newton, at: _Iterate, step: _Iterate, has_z: Tensor, has_y: Tensor) -> Tensor:
     """The longest step, at most about 1, that keeps barriers and room to the bounds non-negative, (P, 1)."""
     value = torch.cat([newton.below, newton.above, at.z, at.y], dim=-1)
     change = torch.cat([step.mu, -step.mu, step.z, step.y], dim=-1)
     counts = torch.cat([has_z, has_y, has_z, has_y], dim=-1) & (change < 0)
     limit = torch.where(counts, -value / change, torch.inf).amin(dim=-1, keepdim=True)
     return limit.clamp(max=1.0 / TO_THE_BOUNDARY)
+
+
+def _count_sets(order: int, inequalities: int, equalities: int, bounded: bool) -> int:
+    """How many sets :func:`_enumerate_sets` would try."""
+    return int((2**order - 1) * (3 if bounded else 2) ** inequalities * (3 if bounded else 1) ** equalities)
+
+
+@lru_cache(maxsize=32)
+def _states(order: int, inequalities: int, equalities: int, bounded: bool, device: torch.device) -> Tensor:
+    """The states (C, k) of all sets: at least one row of the order is free. Cached: a copy to a GPU is a host sync."""
+    zero, free, upper, lower = STATES.values()
+    f = [states for states in itertools.product((zero, free), repeat=order) if any(states)]
+    g = itertools.product((zero, free, upper) if bounded else (zero, free), repeat=inequalities)
+    h = itertools.product((free, upper, lower) if bounded else (free,), repeat=equalities)
+    return torch.tensor([list(itertools.chain(*parts)) for parts in itertools.product(f, g, h)], device=device)
+
+
+def _enumerate_sets(programs: Programs) -> tuple[Tensor, Tensor]:
+    """The best of all candidate sets: multipliers (P, k) and residual (P,)."""
+    k, k_f, k_h = programs.linear.shape[-1], programs.simplex.shape[-1], programs.equalities
+    bounded = isinstance(programs.bound, Tensor) or math.isfinite(programs.bound)
+    states = _states(k_f, k - k_f - k_h, k_h, bounded, programs.linear.device)[:, None]
+    fixed = torch.where(states == STATES["upper"], programs.upper, 0.0)
+    fixed = torch.where(states == STATES["lower"], programs.lower, fixed)
+    lam = programs.feasible(_solve_free(programs, states == STATES["free"], fixed))
+    residual = programs.residual(lam).nan_to_num(nan=torch.inf)
+    best = residual.argmin(dim=0, keepdim=True)
+    lam = lam.gather(0, best[..., None].expand(1, *lam.shape[1:]))[0]
+    return lam.nan_to_num(), residual.gather(0, best)[0]
+
+
+def _solve_free(programs: Programs, is_free: Tensor, fixed: Tensor) -> Tensor:
+    """Stationary multipliers with the rows that are not free held at their values.
+
+    Every row is scaled to unit length. Rows may be dependent, so a small ridge is added and refined away.
+
+    Args:
+        programs: P programs.
+        is_free: (..., P, k).
+        fixed: (..., P, k), what the others are held at.
+
+    Returns:
+        (..., P, k), not finite where there is no answer.
+    """
+    is_free = is_free & ~programs.is_idle
+    unit = torch.where(programs.lengths > 0, 1.0 / programs.lengths, 1.0)
+    held = torch.where(is_free | programs.is_idle, 0.0, fixed)
+    free = is_free * unit
+    a = programs.a * free
+    largest = a.amax(dim=-1, keepdim=True)
+    k = a.shape[-1]
+    system = held.new_zeros(*a.shape[:-1], k + 1, k + 1)
+    system[..., :k, :k] = programs.quadratic * free[..., :, None] * free[..., None, :]
+    system[..., :k, :k] += (~is_free).to(held).diag_embed()
+    system[..., :k, k] = system[..., k, :k] = a / largest
+    pull = free * (programs.linear - (programs.quadratic @ held[..., None])[..., 0])
+    missing = (1.0 - (programs.a * held).sum(dim=-1, keepdim=True)) / largest
+    right = torch.cat([pull, missing], dim=-1)[..., None]
+    ridge = torch.nn.functional.pad(RIDGE * is_free, (0, 1)).diag_embed()
+    factors, pivots, _ = torch.linalg.lu_factor_ex(system + ridge)
+    x = torch.linalg.lu_solve(factors, pivots, right)
+    for _ in range(REFINEMENTS):
+        x = x + torch.linalg.lu_solve(factors, pivots, right - system @ x)
+    return torch.where(is_free, x[..., :k, 0] * unit, held)
+
+
+def _solve_segment(programs: Programs) -> tuple[Tensor, Tensor]:
+    """Two rows of the order, both with positive a, no constraints: multipliers (P, 2) and residual (P,).
+
+    Between the corners ``b / a_i`` the objective is a parabola, whose lowest point is clipped to the segment.
+    Everything is in shares of the corners, where ``a = 1``.
+    """
+    ends = programs.total[:, None] / programs.simplex
+    corners = programs.quadratic * (ends[:, :, None] * ends[:, None, :])
+    linear = programs.linear * ends
+    first, cross, _, second = corners.flatten(-2).unbind(-1)
+    gain, other_gain = linear.unbind(-1)
+    curvature = torch.sub(first + second, cross, alpha=2).clamp_(min=0.0)
+    ahead = torch.stack([second - cross + gain - other_gain, first - cross + other_gain - gain], dim=-1)
+    shares = (ahead / curvature[..., None]).nan_to_num_(nan=0.5).clamp_(0.0, 1.0)
+    return ends * shares, _residual_of_shares(corners, linear, shares)
+
+
+def _residual_of_shares(corners: Tensor, linear: Tensor, shares: Tensor) -> Tensor:
+    """The residual where a is 1, there are no constraints, and shares (P, k) are in their domain."""
+    lengths = corners.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt_()
+    rounding = lengths.amax(dim=-1, keepdim=True) * (EPSILON * shares.shape[-1])
+    length = torch.maximum((shares * lengths).sum(dim=-1, keepdim=True), rounding)
+    left = torch.baddbmm(linear[..., None], corners, shares[..., None], alpha=-1)[..., 0]
+    left -= (shares * left).sum(dim=-1, keepdim=True)
+    slack, size = left.abs(), linear.abs()
+    relative = slack / torch.addcmul(size, lengths, length).clamp_(min=TINY)
+    gap = slack * shares / torch.addcmul((size * shares).sum(dim=-1, keepdim=True), length, length).clamp_(min=TINY)
+    return torch.where(left > 0, relative, torch.minimum(relative, gap)).amax(dim=-1)
+
+
+def on_segment(quadratic: Array, linear: Array, simplex: Array) -> Array:
+    """The same segment in numpy: minimise ``1/2 lam.Q lam - q.lam`` over ``lam >= 0``, ``a.lam = 1``, two multipliers.
+
+    Args:
+        quadratic: Q, (..., 2, 2), symmetric positive semidefinite.
+        linear: q, (..., 2).
+        simplex: a, (..., 2), positive.
+
+    Returns:
+        lam, (..., 2).
+    """
+    first, second = 1.0 / simplex[..., 0], 1.0 / simplex[..., 1]
+    own, mixed, other = (
+        quadratic[..., 0, 0] * first * first,
+        quadratic[..., 0, 1] * first * second,
+        quadratic[..., 1, 1] * second * second,
+    )
+    curvature = own - 2.0 * mixed + other
+    slope = other - mixed + linear[..., 0] * first - linear[..., 1] * second
+    flat = curvature <= 0
+    share = np.where(flat, slope > 0, slope / np.where(flat, 1.0, curvature))
+    share = np.minimum(np.maximum(share, 0.0), 1.0)
+    return np.stack([share * first, (1.0 - share) * second], axis=-1)

@@ -35,7 +35,7 @@ def maximize_gain(q: Tensor, K: Tensor, u: Tensor, counts: Tensor) -> Tensor:
 
 
 def maximize_gain_batched(q: Tensor, K: Tensor, u: Tensor, counts: Tensor) -> Tensor:
-    """Solves P programs at once, without a look at any value on the host unless that is where they are.
+    """Solves P programs at once, without a host sync on a GPU.
 
     Args:
         q: The gains, (P, m), float64, of the order of one.
@@ -81,7 +81,7 @@ def _search(q: Tensor, K: Tensor, u: Tensor, counts: Tensor, solve: _Solver) -> 
             best, gain = torch.where(is_better[:, None], one, best), torch.where(is_better, found, gain)
         surplus = torch.where(counts, _slopes(q, K, s, exact)[1], 0.0)
         is_found = is_found | (torch.minimum(surplus / (1.0 + s[:, None]), exact) >= -ACCEPTED).all(dim=-1)
-        if q.device.type == "cpu" and bool(is_found.all()):  # to look is free on the CPU only
+        if q.device.type == "cpu" and bool(is_found.all()):  # reading a value costs nothing there
             break
         middle = torch.where(low > 0, (low * high).sqrt(), high / 16.0)
         s = torch.where((s >= low) & (s <= high), s, middle)

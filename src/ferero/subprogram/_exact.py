@@ -1,7 +1,7 @@
-"""The exact solver: an interior point on scaled data, mended by an active set, judged by our own residual.
+"""The exact solver: an interior point on scaled data, finished by an active set, judged by our own residual.
 
 The gramian of ``[A; B_g; B_h]`` is singular by construction and gradients may differ by twelve orders of
-magnitude, so no solver's own status is believed. Scaling: constraint rows to unit length, one common factor
+magnitude, so a solver's own status is ignored. Scaling: constraint rows to unit length, one common factor
 for the order's rows (equilibrating those makes their multipliers span 1e12), sum and linear term jointly.
 """
 
@@ -13,22 +13,21 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ferero._arrays import Array
-from ferero.subprogram._active_set import improve
-from ferero.subprogram._consistency import FAILED, is_inconsistent
+from ferero._arrays import Array, Mask
+from ferero.subprogram._consistency import FAILED
 from ferero.subprogram._gramian import factor
-from ferero.subprogram._program import Program
+from ferero.subprogram._program import EPSILON, MANY, TINY, Program
 
-__all__ = ["Answer", "factor", "is_inconsistent", "solve_exact"]
+__all__ = ["Answer", "solve_exact"]
 
 ACCEPTED = 1e-10  # relative residual at which an answer is taken without a second opinion
 SOLVER_TOLERANCE = 1e-12
-FAR = 1e20  # sides of rows of unit norm beyond which piqp drops the row, and says so on stdout
-OTHER_LENGTHS = (1e3, 1e-3)  # scales to try where the typical length was none
+FAR = 1e20  # sides of rows of unit norm beyond which piqp drops the row, and prints that
+OTHER_LENGTHS = (1e3, 1e-3)  # scales to try where the typical length failed
 
 
 class Answer(NamedTuple):
-    """Multipliers with their certificate, and who found them."""
+    """Multipliers with their residual, and the solver that found them."""
 
     multipliers: Array
     residual: float
@@ -86,20 +85,20 @@ def _solve(program: Program, *, last_resort: bool = True) -> Answer:
     lam = _interior_point(program)
     best = Answer(lam, program.residual(lam), "piqp")
     if best.residual > ACCEPTED:
-        best = _better(best, _mended(program, lam, "active set"))
+        best = _better(best, _finished(program, lam, "active set"))
     if best.residual > ACCEPTED:
         lam = _at_best_corner(program, best.multipliers)
         best = _better(best, Answer(lam, program.residual(lam), "active set"))
     if best.residual > ACCEPTED and last_resort:
-        best = _better(best, _mended(program, _second_opinion(program), "clarabel"))
+        best = _better(best, _finished(program, _second_opinion(program), "clarabel"))
         for length in OTHER_LENGTHS:
             if best.residual > ACCEPTED:
-                best = _better(best, _mended(program, _interior_point(program, length), "active set"))
+                best = _better(best, _finished(program, _interior_point(program, length), "active set"))
     return best
 
 
 def _at_best_corner(program: Program, lam: Array) -> Array:
-    """The same with the order's part at the corner whose row is met worst.
+    """``lam`` with the order's part at the corner whose row is met worst.
 
     Where the constraints alone fix the direction, their multipliers may be so large that the order's are lost beside
     them; what is left to choose is the row that c belongs to.
@@ -117,8 +116,8 @@ def _at_best_corner(program: Program, lam: Array) -> Array:
     return corner
 
 
-def _mended(program: Program, lam: Array, solver: Literal["active set", "clarabel"]) -> Answer:
-    lam = improve(program, lam, ACCEPTED)
+def _finished(program: Program, lam: Array, solver: Literal["active set", "clarabel"]) -> Answer:
+    lam = _improve(program, lam)
     return Answer(lam, program.residual(lam), solver)
 
 
@@ -205,9 +204,9 @@ def _lowest(first: float, cross: float, second: float, gain: float) -> float:
 def _typical_length(program: Program) -> float:
     """The length of a direction that meets the constraints, or of the shortest admissible gradient."""
     lengths = program.lengths
-    wanted = program.unmet / (lengths if lengths.all() else np.where(lengths > 0, lengths, np.inf))
+    needed = program.unmet / (lengths if lengths.all() else np.where(lengths > 0, lengths, np.inf))
     ends = program.ends if program.simplex.all() else program.ends[program.simplex > 0]
-    return max(float(wanted.max()), float(ends.min(initial=np.inf)) if len(ends) else 0.0) or 1.0
+    return max(float(needed.max()), float(ends.min(initial=np.inf)) if len(ends) else 0.0) or 1.0
 
 
 def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
@@ -244,7 +243,7 @@ def _interior_point(program: Program, relative_length: float = 1.0) -> Array:
 
 
 def _piqp(quadratic: Array, cost: Array, matrix: Array, right: Array, equalities: int, lowest: Array | None) -> Array:
-    """Multipliers (k,) of ``matrix x <= right``, the last rows equalities, whatever piqp thinks of them."""
+    """Multipliers (k,) of ``matrix x <= right``, the last rows equalities, whatever status piqp reports."""
     inequalities = len(right) - equalities
     import piqp
 
@@ -284,3 +283,73 @@ def _second_opinion(program: Program) -> Array:
     solver = clarabel.DefaultSolver(quadratic, -program.linear, constraints, sides, cones, settings)
     lam = np.asarray(solver.solve().x, dtype=np.float64)
     return program.feasible(lam if math.isfinite(lam.sum()) else np.zeros(k))
+
+
+def _improve(program: Program, lam: Array) -> Array:
+    """Returns the best multipliers of an active-set descent from ``lam``, with rows of unit length.
+
+    Each round solves the equations on the free coordinates, walks there until a bound stops it, and at a
+    stationary point frees the coordinate whose slack has the wrong sign. The objective never rises.
+
+    Args:
+        program: The program.
+        lam: Multipliers in their domain, (k,).
+    """
+    unit = 1.0 / np.where(program.lengths > 0, program.lengths, 1.0)
+    Q, q, a = program.quadratic * unit[:, None] * unit, program.linear * unit, program.a * unit
+    lower, upper, mu = program.lower / unit, program.upper / unit, lam / unit
+    noise = EPSILON * len(q) * float(np.abs(mu).max())
+    at_lower, at_upper = _at_bounds(program, lam)
+    at_upper |= upper - mu < noise
+    at_lower = (at_lower | (mu - lower < noise)) & ~at_upper
+    best, best_residual = lam, program.residual(lam)
+    for _ in range(4 * len(q) + 20):
+        mu = np.where(at_lower, lower, np.where(at_upper, upper, mu))
+        step = _to_stationary(Q, q, a, ~(at_lower | at_upper), mu)
+        room = np.where(step < 0, lower - mu, upper - mu)
+        ratio = np.divide(room, step, out=np.full_like(step, np.inf), where=np.abs(step) > noise)
+        blocking = int(ratio.argmin())
+        if ratio[blocking] < 1.0:
+            mu = mu + max(ratio[blocking], 0.0) * step
+            (at_lower if step[blocking] < 0 else at_upper)[blocking] = True
+            continue
+        mu = mu + step
+        candidate = program.feasible(mu * unit)
+        residual = program.residual(candidate)
+        if residual < best_residual:
+            best, best_residual = candidate, residual
+        slack = program.slack(mu * unit) * unit
+        wrong = np.where(at_lower, slack, np.where(at_upper, -slack, 0.0))
+        worst = int(wrong.argmax())
+        if best_residual <= ACCEPTED or wrong[worst] <= 0:
+            break
+        at_lower[worst] = at_upper[worst] = False
+    return best
+
+
+def _at_bounds(program: Program, lam: Array) -> tuple[Mask, Mask]:
+    """Which multipliers (k,) belong at their lower or upper bound.
+
+    Those that are nearer to it, as a share of the direction or of the domain, than their row is to being met,
+    relative to the terms of that row.
+    """
+    length, slack = max(program.uncancelled(lam), TINY), program.slack(lam)
+    share = np.maximum(program.lengths / length, program.a)
+    terms = program.lengths * length + np.abs(program.linear) + abs(program.rate(lam)) * program.a
+    lack = slack / np.maximum(terms, TINY)
+    at_upper = (np.minimum(program.upper - lam, MANY) * share < lack) & (program.upper < np.inf)
+    at_lower = (np.minimum(lam - program.lower, MANY) * share < -lack) & (program.lower > -np.inf)
+    return at_lower, at_upper
+
+
+def _to_stationary(Q: Array, q: Array, a: Array, free: Mask, mu: Array) -> Array:
+    """The shortest step of the free coordinates to a stationary point; least squares, as Q is singular."""
+    n = int(free.sum())
+    top = float(a[free].max(initial=0.0)) or 1.0
+    system = np.zeros((n + 1, n + 1))
+    system[:n, :n] = Q[np.ix_(free, free)]
+    system[:n, n] = system[n, :n] = a[free] / top
+    right = np.append((q - Q @ mu)[free], (1.0 - a @ mu) / top if a.any() else 0.0)
+    step = np.zeros_like(mu)
+    step[free] = np.linalg.lstsq(system, right, rcond=None)[0][:n]
+    return step

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ferero.errors import UnsupportedError
-from ferero.subprogram._program_batch import TINY, Programs
+from ferero.subprogram._program import TINY, Programs
 
 __all__ = ["frank_wolfe"]
 
@@ -24,8 +24,8 @@ def frank_wolfe(programs: Programs, *, tol: float | None = None, max_iter: int =
 
     Args:
         programs: P programs.
-        tol: Largest decrease, relative to the terms of the objective, at which to stop, looked at after each
-            step; None never looks (and never synchronises).
+        tol: Largest decrease, relative to the terms of the objective, at which to stop, checked after each
+            step; None never checks (and never syncs with the host).
         max_iter: Number of steps.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The gramian of the losses' gradients: its factor, and the check that a matrix given as one can be one."""
+"""The gramian of the losses' gradients: its factor, and the checks of a matrix passed as one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ferero._arrays import Array
 from ferero.errors import InputError
 from ferero.subprogram._program import EPSILON
 
-__all__ = ["check_gramian", "check_gramians", "factor"]
+__all__ = ["check_gramian", "check_gramians", "factor", "without_asymmetry"]
 
 WELL_CONDITIONED = 1e-8  # the squared sine above which plain Cholesky is as good as any
 TOLERANCE = 1e-6  # relative, or what the rounding of the given dtype can do where that is more
@@ -72,6 +72,14 @@ def check_gramians(gramians: Tensor) -> Array:
     """
     rounding = torch.finfo(gramians.dtype if gramians.is_floating_point() else torch.float64).eps
     return np.array([check_gramian(one, rounding) for one in gramians.double().cpu().numpy()])
+
+
+def without_asymmetry(gramian: Tensor) -> Tensor:
+    """A gramian in float64, symmetric, and positive semidefinite by a ridge of its type's rounding; no host sync."""
+    rounding = torch.finfo(gramian.dtype if gramian.is_floating_point() else torch.float64).eps
+    K = gramian.double()
+    ridge = gramian.shape[-1] * rounding * K.diagonal(dim1=-2, dim2=-1)
+    return 0.5 * (K + K.mT) + torch.diag_embed(ridge)
 
 
 def _positive_part(gramian: Array, tolerance: float) -> Array:

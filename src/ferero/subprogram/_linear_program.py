@@ -98,7 +98,7 @@ def _judged(x: Array, prices: Array, c: Array, M: Array, b: Array) -> Vertex:
 
 
 def solve_linear_batched(objectives: Tensor, rows: Tensor, sides: Tensor) -> Vertices:
-    """Solves P programs of one shape, without a look at any value on the host unless that is where they are.
+    """Solves P programs of one shape, without a host sync on a GPU.
 
     The number of pivots is fixed; what is not optimal after them is feasible, and its gap says how far it is. Where
     rows contradict each other the point that misses them least is returned.
@@ -116,18 +116,18 @@ def solve_linear_batched(objectives: Tensor, rows: Tensor, sides: Tensor) -> Ver
     programs = _scaled(objectives, rows, sides)
     tableau = _start(programs)
     k, m = rows.shape[-2:]
-    looking = objectives.device.type == "cpu"  # to look is free on the CPU only
+    is_on_host = objectives.device.type == "cpu"  # reading a value costs nothing there
     limit = ROUNDS * (m + k + 1)
     for turn in range(limit):
         column, is_open, in_first = _entering(tableau, by_index=turn >= limit * 2 // 3)
-        if looking and not bool(is_open.any()):
+        if is_on_host and not bool(is_open.any()):
             break
         row = _leaving(tableau, column, in_first, by_index=turn >= limit * 2 // 3)
         tableau = _pivot(tableau, row, column, is_open)
     return _certified(programs, tableau.basis)
 
 
-class _Programs(NamedTuple):
+class _ScaledPrograms(NamedTuple):
     """Scaled data c (P, m), M (P, k, m), b (P, k), and the equations ``[M -I 1; 1 0 0] (x, s, t) = (b, 1)``."""
 
     c: Tensor
@@ -148,7 +148,7 @@ class _Tableau(NamedTuple):
     basis: Tensor
 
 
-def _scaled(c: Tensor, M: Tensor, b: Tensor) -> _Programs:
+def _scaled(c: Tensor, M: Tensor, b: Tensor) -> _ScaledPrograms:
     counts = b > -torch.inf
     M = torch.where(counts[..., None], M, 0.0)
     b = torch.where(counts, b, -1.0)
@@ -161,10 +161,10 @@ def _scaled(c: Tensor, M: Tensor, b: Tensor) -> _Programs:
     top = torch.cat([M, slacks, torch.ones_like(M[..., :1])], dim=-1)
     bottom = torch.nn.functional.pad(torch.ones_like(c), (0, k + 1))
     columns = torch.cat([top, bottom[:, None]], dim=-2)
-    return _Programs(c, M, b, columns, torch.nn.functional.pad(b, (0, 1), value=1.0))
+    return _ScaledPrograms(c, M, b, columns, torch.nn.functional.pad(b, (0, 1), value=1.0))
 
 
-def _start(programs: _Programs) -> _Tableau:
+def _start(programs: _ScaledPrograms) -> _Tableau:
     """The corner with the largest c; where it misses a row, t takes the place of the worst row's slack."""
     c, M, _, columns, right = programs
     (P, k, m), device = M.shape, M.device
@@ -227,7 +227,7 @@ def _leaving(tableau: _Tableau, column: Tensor, in_first: Tensor, *, by_index: b
     return torch.where(ties, rank, -torch.inf).argmax(dim=-1)
 
 
-def _certified(programs: _Programs, basis: Tensor) -> Vertices:
+def _certified(programs: _ScaledPrograms, basis: Tensor) -> Vertices:
     """Solves for the basis in the original data, which undoes the rounding of all pivots."""
     c, M, b, columns, right = programs
     m = c.shape[-1]

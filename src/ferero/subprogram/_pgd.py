@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ferero.geometry import project_multipliers, project_weighted_simplex
-from ferero.subprogram._program_batch import TINY, Programs, Scaled
+from ferero.subprogram._program import TINY, Programs, Scaled
 
 __all__ = ["pgd"]
 
@@ -33,8 +33,8 @@ def pgd(
         accelerated: False for the paper's form.
         step: The step; None for the inverse of the largest eigenvalue, in the paper's form for 0.1. In the
             accelerated form it is in units of that inverse.
-        tol: Largest change of a multiplier at which to stop, looked at after each step; None never looks (and
-            never synchronises), except in the paper's form, where it is 1e-5.
+        tol: Largest change of a multiplier at which to stop, checked after each step; None never checks (and
+            never syncs with the host), except in the paper's form, where it is 1e-5.
         max_iter: None for 3000, in the paper's form 250.
 
     Returns:

@@ -1,10 +1,11 @@
-"""The subprogram for those who want it raw: checks what comes in, certifies what goes out."""
+"""`solve_subprogram`: from a preference, losses and a gramian to the steepest direction that the preference allows."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -15,22 +16,29 @@ from torch import Tensor
 from ferero._arrays import Array, ArrayLike, check_finite, to_float64
 from ferero.errors import InputError, NonFiniteError
 from ferero.preference import Preference
-from ferero.subprogram._augmented_rows import stacked
 from ferero.subprogram._batched import solve_programs
 from ferero.subprogram._consistency import is_doubtful, is_inconsistent
 from ferero.subprogram._exact import solve_exact
 from ferero.subprogram._frank_wolfe import frank_wolfe
-from ferero.subprogram._gramian import check_gramian
-from ferero.subprogram._on_device import LARGE, solve_on_device
+from ferero.subprogram._gramian import check_gramian, without_asymmetry
 from ferero.subprogram._pgd import pgd
-from ferero.subprogram._program import EPSILON, Domain, Program, simplex_of
-from ferero.subprogram._program_batch import Programs
-from ferero.subprogram._solution import Solution, Status
+from ferero.subprogram._program import EPSILON, AugmentedRows, Domain, Program, Programs, augmented_rows, simplex_of
 
-__all__ = ["UNBOUNDED_PRICE", "Solver", "check_options", "solve_subprogram"]
+__all__ = [
+    "LARGE",
+    "UNBOUNDED_PRICE",
+    "Solution",
+    "Solver",
+    "Status",
+    "check_options",
+    "solve_on_device",
+    "solve_subprogram",
+]
 
+Status: TypeAlias = Literal["optimal", "unbounded"]
 Solver: TypeAlias = Literal["exact", "pgd", "frank-wolfe", "batched"] | Callable[[Programs], Tensor]
 
+LARGE = 1e6  # stands in for no bound: to tell whether there is a solution without one would be a host sync
 UNBOUNDED_PRICE = 1e3  # the bound whose elastic solution stands in where there is none
 
 CPU = torch.device("cpu")
@@ -41,6 +49,51 @@ _IN_TORCH: dict[str, Callable[[Programs], Tensor]] = {
     "frank-wolfe": frank_wolfe,
     "batched": lambda programs: solve_programs(programs)[0],
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The subprogram's solution; float64 tensors with the batch dimensions of the call.
+
+    Weights, slopes, c and psi are unique. Multipliers are not: ``[A; B_g; B_h]`` has more rows than losses.
+
+    Attributes:
+        weights: ``w = A^T lam_f + B_g^T lam_g + B_h^T lam_h``, (..., m); the direction is ``d = -gradF w``.
+        multipliers: ``[lam_f; lam_g; lam_h]``, (..., k).
+        slopes: ``gradF^T d = -K w``, (..., m): negative where a loss falls.
+        c: The primal's c, (...).
+        psi: ``c + |d|^2 / 2``, (...): minus the dual's minimum, less the price of what a bound leaves unmet.
+        residual: The worst relative violation of the optimality conditions, (...).
+        status: "optimal", or "unbounded" where the linearised constraints contradict each other; for a batch
+            a tuple of them, in row-major order.
+        solver: The solver that found the multipliers.
+        sizes: The numbers of rows (k_f, m_g, m_h).
+    """
+
+    weights: Tensor
+    multipliers: Tensor
+    slopes: Tensor
+    c: Tensor
+    psi: Tensor
+    residual: Tensor
+    status: Status | tuple[Status, ...]
+    solver: str
+    sizes: tuple[int, int, int]
+
+    @property
+    def lam_f(self) -> Tensor:
+        """Multipliers of the order's rows, (..., k_f)."""
+        return self.multipliers[..., : self.sizes[0]]
+
+    @property
+    def lam_g(self) -> Tensor:
+        """Multipliers of the inequalities, (..., m_g), not negative."""
+        return self.multipliers[..., self.sizes[0] : self.sizes[0] + self.sizes[1]]
+
+    @property
+    def lam_h(self) -> Tensor:
+        """Multipliers of the equalities, (..., m_h), of any sign."""
+        return self.multipliers[..., self.sizes[0] + self.sizes[1] :]
 
 
 def solve_subprogram(
@@ -64,15 +117,15 @@ def solve_subprogram(
     and all fields hold the elastic solution with a bound of 1000.
 
     Args:
-        preference: What is wanted; a stack of P adds a batch dimension.
+        preference: A stack of P adds a batch dimension.
         losses: F, (..., m), of any real type.
         gramian: ``gradF^T gradF``, (..., m, m). Batch dimensions broadcast. What is positive semidefinite
             only up to the rounding of its type is taken without its negative part.
         c_g: How much of the inequalities' violation a unit step should undo, positive.
         c_h: The same for equalities.
         domain: "adaptive" (a = A F / sum(A F), escapes weak optima, needs A F >= 0) or "simplex" (a = 1).
-        solver: "exact", or in torch "batched" (as accurate, many programs at once; on a GPU without a look at any
-            value, so that nothing is checked and no bound means one of a million), "pgd" or "frank-wolfe"
+        solver: "exact", or in torch "batched" (as accurate, many programs at once; on a GPU without a host
+            sync, so nothing is checked and no bound means one of a million), "pgd" or "frank-wolfe"
             (needs a bound where there are constraints); or a function from :class:`Programs` to multipliers,
             such as ``functools.partial(pgd, accelerated=False)``.
         bound: rho, positive; None for no bound.
@@ -197,7 +250,7 @@ def _rounding_of(values: ArrayLike) -> float:
     return EPSILON
 
 
-class _Rows(NamedTuple):
+class _HostRows(NamedTuple):
     """A preference's numbers: ``[A; B_g; B_h]`` (..., k, m), ``[0; b_g; b_h]`` (..., k), how many of each."""
 
     matrix: Array
@@ -205,15 +258,15 @@ class _Rows(NamedTuple):
     sizes: tuple[int, int, int]
 
 
-_rows_of_known: WeakKeyDictionary[Preference, _Rows] = WeakKeyDictionary()
+_rows_of_known: WeakKeyDictionary[Preference, _HostRows] = WeakKeyDictionary()
 
 
-def _rows_of(preference: Preference) -> _Rows:
-    """The same for every call with a preference, so kept as long as that lives."""
+def _rows_of(preference: Preference) -> _HostRows:
+    """Cached for as long as the preference lives."""
     rows = _rows_of_known.get(preference)
     if rows is None:
-        matrix, offsets, sizes = stacked(preference)
-        rows = _rows_of_known[preference] = _Rows(matrix.numpy(), offsets.numpy(), sizes)
+        matrix, offsets, sizes = augmented_rows(preference)
+        rows = _rows_of_known[preference] = _HostRows(matrix.numpy(), offsets.numpy(), sizes)
     return rows
 
 
@@ -293,3 +346,61 @@ def _pack_batch(
     solvers = ", ".join(sorted({one.solver for one in solved}))
     status = tuple(one.status for one in solved) if batch else solved[0].status
     return Solution(weights, multipliers, slopes, c, psi, residual, status, solvers, sizes)
+
+
+def solve_on_device(
+    preference: Preference, losses: Tensor, gramian: Tensor, *, c_g: float, c_h: float, domain: Domain, bound: float
+) -> Solution:
+    """What ``solve_subprogram(solver="batched")`` returns, without a host sync: arguments are trusted.
+
+    Args:
+        preference: A stack of P adds a batch dimension.
+        losses: F, (..., m).
+        gramian: (..., m, m).
+        c_g: The inequalities' rate.
+        c_h: The equalities' rate.
+        domain: "adaptive" or "simplex".
+        bound: rho.
+    """
+    rows = _rows_on(preference, losses.device)
+    F, m = losses.detach().double(), preference.m
+    k_f, k = rows.sizes[0], rows.matrix.shape[-2]
+    values = (rows.matrix @ F[..., None])[..., 0] + rows.offsets
+    if domain == "adaptive":
+        a, b = values[..., :k_f], values[..., :k_f].sum(dim=-1)
+    else:
+        a = (rows.matrix[..., :k_f, :] != 0).any(dim=-1).to(F).expand(*values.shape[:-1], k_f)
+        b = torch.ones_like(values[..., 0])
+    rates = torch.cat([F.new_full((n,), c) for n, c in zip(rows.sizes, (0.0, c_g, c_h), strict=True)])
+    batch = np.broadcast_shapes(values.shape[:-1], gramian.shape[:-2])
+    K = without_asymmetry(gramian.detach()).expand(*batch, m, m).reshape(-1, m, m)
+    programs = Programs(
+        rows.matrix.expand(*batch, k, m).reshape(-1, k, m),
+        K,
+        (rates * values).expand(*batch, k).reshape(-1, k),
+        a.expand(*batch, k_f).reshape(-1, k_f),
+        b.expand(batch).reshape(-1),
+        rows.sizes[2],
+        bound,
+    )
+    return _solve_and_pack(programs, rows.sizes, batch)
+
+
+@lru_cache(maxsize=256)
+def _rows_on(preference: Preference, device: torch.device) -> AugmentedRows:
+    matrix, offsets, sizes = augmented_rows(preference)
+    return AugmentedRows(matrix.to(device), offsets.to(device), sizes)
+
+
+def _solve_and_pack(programs: Programs, sizes: tuple[int, int, int], batch: tuple[int, ...]) -> Solution:
+    lam, residual = solve_programs(programs)
+    weights = (lam[:, None] @ programs.rows)[:, 0]
+    slopes = -(programs.gramian @ weights[..., None])[..., 0]
+    left = programs.linear - (programs.quadratic @ lam[..., None])[..., 0]
+    c = (lam * left)[:, : sizes[0]].sum(dim=-1)
+    psi = c - 0.5 * (weights * slopes).sum(dim=-1)
+    optimal: Status = "optimal"
+    status = (optimal,) * len(lam) if batch else optimal
+    weights, lam, slopes = (part.reshape((*batch, part.shape[-1])) for part in (weights, lam, slopes))
+    c, psi, residual = (part.reshape(batch) for part in (c, psi, residual))
+    return Solution(weights, lam, slopes, c, psi, residual, status, "batched", sizes)

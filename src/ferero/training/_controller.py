@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from ferero.errors import InputError
+from ferero.methods import check_understood
 from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import Diagnosis, Method, Observation, check_method
-from ferero.methods._ray import check_understood
 from ferero.methods._rows import rows_of
 from ferero.preference import Preference
-from ferero.preference._inputs import no_preference
+from ferero.preference._assembly import no_preference
 from ferero.training import _buffers as buffers
 from ferero.training._held_out import Correction, correct
 from ferero.training._record import Record, advance_record, shift_record, tracked

@@ -16,7 +16,7 @@ from torch.utils.hooks import RemovableHandle
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods._method import Method, check_method
 from ferero.preference import Preference
-from ferero.preference._inputs import no_preference
+from ferero.preference._assembly import no_preference
 from ferero.training import _clock as clock
 from ferero.training._agreement import check_agreement, traits_of
 from ferero.training._captured import Captured

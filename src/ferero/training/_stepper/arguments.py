@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, distributed, nn
 
 from ferero.errors import InputError, UnsupportedError
+from ferero.methods import check_understood
 from ferero.methods._method import Method, check_method
-from ferero.methods._ray import check_understood
 from ferero.preference import Preference
-from ferero.preference._inputs import no_preference
+from ferero.preference._assembly import no_preference
 from ferero.training._stepper.slopes import SlopeKind
 from ferero.training._stepper.wrappers import check_wrapping
 

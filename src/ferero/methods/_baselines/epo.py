@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ferero.errors import InputError
-from ferero.methods._method import Decision, Observation, check_observation, in_dtype_of
-from ferero.methods._ray import check_understood, knows_rays_only, weights_of
+from ferero.methods._baselines.ray import knows_rays_only, weights_of
+from ferero.methods._method import Decision, Observation, check_observation, check_understood, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import check_gramians, without_asymmetry
 from ferero.subprogram._linear_program import FEASIBLE, Vertices, solve_linear, solve_linear_batched
@@ -111,7 +111,7 @@ class EPO:
         """Chooses the move and solves its program.
 
         Args:
-            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            preference: For a stack of P the observation has (..., P, m).
             observation: With losses (..., m) and gramian (..., m, m).
             state: From :meth:`init` or the last step.
 
@@ -119,7 +119,7 @@ class EPO:
             The decision, whose weights are on the simplex, and which move it is.
 
         Raises:
-            InputError: An observation without gramian, one that does not fit, or negative losses (looked for on the
+            InputError: An observation without gramian, one that does not fit, or negative losses (checked on the
                 CPU only; elsewhere they count as 0).
             NonFiniteError: Losses or gramian that are not finite.
         """
@@ -156,7 +156,7 @@ class EPO:
 
 
 def _check_sign(F: Tensor) -> None:
-    if F.device.type == "cpu" and bool((F < 0).any()):  # elsewhere a look at the numbers would wait for the device
+    if F.device.type == "cpu" and bool((F < 0).any()):  # elsewhere this would be a host sync
         raise InputError(
             f"losses: EPO compares the losses' shares, which must not be negative, found {float(F.min()):.4g}; "
             "subtract a lower bound from them where they are computed, or use ferero.Ferero()."

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from ferero._arrays import ArrayLike, check_finite, to_float64, to_vectors
 from ferero.errors import InputError, UnsupportedError
-from ferero.methods._method import Decision, Observation, check_observation, in_dtype_of
-from ferero.methods._ray import check_understood, knows_rays_only, through_of, weights_of
+from ferero.methods._baselines.ray import knows_rays_only, through_of, weights_of
+from ferero.methods._method import Decision, Observation, check_observation, check_understood, in_dtype_of
 from ferero.preference import Preference
 
 __all__ = ["LinearScalarization", "ScalarizationState", "SmoothTchebycheff", "Tchebycheff"]
@@ -89,10 +89,10 @@ class _Scalarization(ABC):
     def update(
         self, preference: Preference, observation: Observation, state: ScalarizationState
     ) -> tuple[Decision, ScalarizationState]:
-        """Weighs the losses by their values. Without a host synchronisation where they are on a GPU.
+        """Weighs the losses by their values. Without a host sync where they are on a GPU.
 
         Args:
-            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            preference: For a stack of P the observation has (..., P, m).
             observation: With losses (..., m), and which of them are present.
             state: From :meth:`init` or the last step.
 
@@ -101,7 +101,7 @@ class _Scalarization(ABC):
 
         Raises:
             InputError: An observation that does not fit.
-            NonFiniteError: Losses that are not finite (looked for on the CPU only).
+            NonFiniteError: Losses that are not finite (checked on the CPU only).
         """
         check_observation(self, preference, observation)
         F, present = observation.losses.detach().double(), observation.present
@@ -119,7 +119,7 @@ class _Scalarization(ABC):
         """By how much the merit, whose gradient in the losses are the weights, rises; negative for an improvement.
 
         Args:
-            preference: What is wanted; for a stack of P the losses are (..., P, m).
+            preference: For a stack of P the losses are (..., P, m).
             before: Losses, (..., m).
             after: Losses, (..., m).
 
@@ -162,7 +162,7 @@ class LinearScalarization(_Scalarization):
     r is.
 
     Cost: that of the weighted sum. Understands rays from the origin and no constraint. Choose it as the baseline, or
-    where the weights themselves are what is wanted. A loss that is missing keeps its weight.
+    where the weights themselves are given. A loss that is missing keeps its weight.
 
     Args:
         weights: r, a number >= 0 for each loss, divided by their sum; None for the preference's.
@@ -314,7 +314,7 @@ def _for_each(numbers: Sequence[float], name: str, preference: Preference) -> tu
 
 @lru_cache(maxsize=256)
 def _tensor(numbers: tuple[float, ...], device: torch.device) -> Tensor:
-    """Kept, since to copy it there anew at every step would wait for the device."""
+    """Cached: copying it at every step would be a host sync."""
     return torch.tensor(numbers, dtype=torch.float64, device=device)
 
 

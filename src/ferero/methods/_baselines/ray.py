@@ -1,18 +1,15 @@
-"""What the neighbours understand of a preference: a ray, or nothing but the order of the losses."""
+"""The ray of a preference as tensors, and refusals of methods that know a ray or only the order of the losses."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ferero.errors import UnsupportedError
 from ferero.preference import Preference
 
 __all__ = [
-    "check_understood",
     "has_plain_order",
     "knows_rays_only",
     "knows_the_order_only",
@@ -20,17 +17,6 @@ __all__ = [
     "through_of",
     "weights_of",
 ]
-
-
-def check_understood(method: Any, preference: Preference) -> None:
-    """Refuses a preference that a method does not understand, in the method's own words.
-
-    Raises:
-        UnsupportedError: It does not.
-    """
-    refusal = method.understands(preference)
-    if refusal is not None:
-        raise UnsupportedError(f"method: {refusal}")
 
 
 def has_plain_order(preference: Preference) -> bool:
@@ -46,7 +32,7 @@ def knows_rays_only(method: object, preference: Preference, *, shifted: bool = F
 
     Args:
         method: The method that refuses, for its name.
-        preference: What is wanted; of a stack, every member counts.
+        preference: Of a stack, every member counts.
         shifted: Whether the ray may start at another point than the origin.
     """
     name = type(method).__name__
@@ -75,10 +61,10 @@ def knows_rays_only(method: object, preference: Preference, *, shifted: bool = F
 
 
 def knows_the_order_only(method: object, preference: Preference) -> str | None:
-    """None where nothing but the order is wanted; else the sentence of refusal."""
+    """None for a preference without constraints; else the sentence of refusal."""
     if any(member.m_g + member.m_h > 0 for member in preference.members or (preference,)):
         return (
-            f"{type(method).__name__} knows nothing of wanted values: it ends somewhere on the front; use "
+            f"{type(method).__name__} knows no constraints: it ends somewhere on the front; use "
             "Preference.pareto(m), or a method that knows preferences, such as ferero.Ferero() or ferero.FereroPI()."
         )
     return None
@@ -109,7 +95,7 @@ def ray_of(preference: Preference, device: torch.device) -> Tensor:
 
 @lru_cache(maxsize=256)
 def through_of(preference: Preference, device: torch.device) -> Tensor:
-    """Where the ray starts, (..., m), float64; the origin where it is not said."""
+    """Where the ray starts, (..., m), float64; the origin by default."""
     if preference.members:
         return torch.stack([through_of(member, device) for member in preference.members])
     if preference.through is None:

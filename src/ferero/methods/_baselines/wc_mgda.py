@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ferero.errors import InputError
-from ferero.methods._method import Decision, Observation, Steps, check_observation, in_dtype_of
-from ferero.methods._ray import check_understood, knows_rays_only, through_of, weights_of
+from ferero.methods._baselines.ray import knows_rays_only, through_of, weights_of
+from ferero.methods._method import Decision, Observation, Steps, check_observation, check_understood, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import check_gramians, without_asymmetry
 from ferero.subprogram._conic import maximize_gain, maximize_gain_batched
@@ -86,7 +86,7 @@ class WCMGDA:
         """Solves for alpha.
 
         Args:
-            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            preference: For a stack of P the observation has (..., P, m).
             observation: With losses (..., m) and gramian (..., m, m).
             state: From :meth:`init` or the last step.
 
@@ -134,7 +134,7 @@ class XWCMGDA(WCMGDA):
     not said. Losses may be of any sign, and below z. For all else, and what is "our reading" in it: :class:`WCMGDA`.
 
     Cost: m backward passes for the gramian, and a few small quadratic programs in float64. Understands rays, also
-    shifted ones, and no constraint. Choose it to better a given model by wanted proportions.
+    shifted ones, and no constraint. Choose it to improve a given model in given proportions.
 
     Args:
         u: As for :class:`WCMGDA`.

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ferero._arrays import ArrayLike, to_vectors
 from ferero.errors import InputError
-from ferero.methods._method import Decision, Observation, Steps, check_observation, in_dtype_of
-from ferero.methods._ray import check_understood, has_plain_order, knows_the_order_only
+from ferero.methods._baselines.ray import has_plain_order, knows_the_order_only
+from ferero.methods._method import Decision, Observation, Steps, check_observation, check_understood, in_dtype_of
 from ferero.preference import Preference
 from ferero.subprogram import Solver, solve_subprogram
 from ferero.subprogram._solve import check_options
@@ -62,7 +62,7 @@ class MGDA:
             raise InputError(f'normalize: expected None, "l2", "loss" or "loss+", found {self.normalize!r}.')
 
     def understands(self, preference: Preference) -> str | None:
-        """None where nothing but the order is wanted, else what it cannot do."""
+        """None for a preference without constraints, else the refusal."""
         if self.normalize is not None and not has_plain_order(preference):
             return (
                 f'MGDA(normalize="{self.normalize}") divides each loss by its size, which would change the cone; leave '
@@ -83,7 +83,7 @@ class MGDA:
         """Finds the shortest combination.
 
         Args:
-            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            preference: For a stack of P the observation has (..., P, m).
             observation: With losses (..., m) and gramian (..., m, m).
             state: From :meth:`init` or the last step.
 
@@ -110,7 +110,7 @@ class MGDA:
         """``max_i (A (after - before))_i``: negative where every row of the order falls.
 
         Args:
-            preference: What is wanted; for a stack of P the losses are (..., P, m).
+            preference: For a stack of P the losses are (..., P, m).
             before: Losses, (..., m).
             after: Losses, (..., m).
 
@@ -128,7 +128,7 @@ def _sizes(F: Tensor, K: Tensor, normalize: Literal["l2", "loss", "loss+"]) -> T
     """n, (..., m), positive: a gradient of 0 is divided by the longest one's norm, a loss of 0 by a tiny one."""
     sizes = torch.ones_like(F)
     if normalize != "l2":
-        if F.device.type == "cpu" and bool((F < 0).any()):  # elsewhere a look at the numbers would wait for the device
+        if F.device.type == "cpu" and bool((F < 0).any()):  # elsewhere this would be a host sync
             raise InputError(
                 f'losses: normalize="{normalize}" divides by the losses, which must not be negative, found '
                 f'{float(F.min()):.4g}; subtract a lower bound from them, or use normalize="l2".'

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ferero._arrays import Array, ArrayLike, check_finite, to_float64
 from ferero.errors import InputError
-from ferero.methods._method import Decision, Observation, check_observation, in_dtype_of
-from ferero.methods._ray import check_understood, knows_rays_only, ray_of
+from ferero.methods._baselines.ray import knows_rays_only, ray_of
+from ferero.methods._method import Decision, Observation, check_observation, check_understood, in_dtype_of
 from ferero.preference import Preference, spread
 from ferero.subprogram import Program, check_gramians, solve_batched, solve_exact, without_asymmetry
 
@@ -110,7 +110,7 @@ class PMTL:
         """Finds the shortest combination of what counts in this phase.
 
         Args:
-            preference: What is wanted; for a stack of P the observation has (..., P, m).
+            preference: For a stack of P the observation has (..., P, m).
             observation: With losses (..., m) and gramian (..., m, m).
             state: From :meth:`init` or the last step.
 

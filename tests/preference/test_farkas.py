@@ -1,4 +1,4 @@
-"""Judging constraints part by part gives the verdict that one program about all of them gives."""
+"""Judging each connected component alone gives the verdict of one linear program about all constraints."""
 
 import random
 
@@ -7,15 +7,13 @@ import pytest
 
 from ferero.errors import ContradictionError
 from ferero.preference import Preference, objectives
-from ferero.preference._consistency import check_consistent, farkas
-from ferero.preference._consistency.linked import read_linked
-from ferero.preference._consistency.parts import split
-from ferero.preference._consistency.system import read_system
-from ferero.preference._consistency.witness import find_points, has_room, needed
+from ferero.preference import _farkas as farkas
+from ferero.preference._consistency import check_consistent, read_linked, split
+from ferero.preference._farkas import find_points, has_room, needed, read_system
 
 
 def some_constraints(seed):
-    """Parts of one to four losses, in units of their own, mostly with a solution, in any order."""
+    """Components of one to four losses, in units of their own, mostly with a solution, in any order."""
     r = random.Random(seed)
     constraints = []
     for part in range(r.randint(1, 4)):
@@ -43,7 +41,7 @@ def _one(r, f, point, scale):
 
 
 @pytest.mark.parametrize("batch", range(6))
-def test_parts_and_one_program_agree(batch):
+def test_components_and_one_program_agree(batch):
     found = [_compare(some_constraints(50 * batch + i)) for i in range(50)]
     assert 3 <= found.count("contradiction") <= 25  # both verdicts are tested
 
@@ -77,7 +75,7 @@ def _texts(constraints, clash):
     return [constraints[i].text for i in clash.constraints]
 
 
-def test_parts_share_no_loss():
+def test_components_share_no_loss():
     for seed in range(50):
         constraints = some_constraints(seed)
         parts = split(constraints)

@@ -1,0 +1,1 @@
+"""Methods of others, for comparison; they know a ray, or only the order of the losses."""
