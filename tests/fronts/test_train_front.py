@@ -22,7 +22,7 @@ from tests.training.ensemble.alone import (
 from torch import nn
 
 import ferero
-from ferero.training._ensemble.batches import TensorBatches
+from ferero.training._batches import TensorBatches
 
 RAYS = [RAY, OTHER_RAY]
 METHODS = {

@@ -12,9 +12,9 @@ from torch import nn
 
 import ferero
 from ferero.errors import InputError
-from ferero.training._ensemble import Ensemble, Members
-from ferero.training._ensemble.batches import TensorBatches, read_examples
-from ferero.training._ensemble.evaluation import ask_figures, evaluate_members
+from ferero.training._batches import TensorBatches, read_examples
+from ferero.training._ensemble import Ensemble
+from ferero.training._members import Members, evaluate_members, stacked_figures
 
 
 class Rooted(Net):
@@ -195,7 +195,7 @@ def test_slopes_that_cannot_be_measured_are_0(slopes):
 def test_figures_are_summed_in_float64_whatever_the_models_are():
     members, tensors = Members([Net()], 1, CPU), tuple(tensor.float() for tensor in data(64))
     figures = evaluate_members(
-        ask_figures(members, squares, None, RAY.names), read_examples(tensors, CPU, "data"), RAY.names
+        stacked_figures(members, squares, None, RAY.names), read_examples(tensors, CPU, "data"), RAY.names
     )
     assert {values.dtype for values in figures.values()} == {torch.float64}
 
@@ -205,8 +205,8 @@ def test_random_numbers_are_drawn_anew_for_the_slopes_of_every_step(monkeypatch)
     ensemble = Ensemble(
         Members([Net(dropout=0.5).double()], 1, CPU), squares, [RAY], method=ferero.FereroSA(gamma=0.01), optimizer=sgd
     )
-    seeds, plain = [], ensemble._look.aside
-    monkeypatch.setattr(ensemble._look, "aside", lambda seed: seeds.append(seed) or plain(seed))
+    seeds, plain = [], ensemble._evaluation.isolated
+    monkeypatch.setattr(ensemble._evaluation, "isolated", lambda seed: seeds.append(seed) or plain(seed))
     for _ in range(3):
         ensemble.step(data(8))
     assert seeds[::2] == seeds[1::2], "the same before and after a step"

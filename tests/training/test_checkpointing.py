@@ -9,7 +9,7 @@ from torch.utils.checkpoint import checkpoint
 
 import ferero
 from ferero.training import Steer
-from ferero.training import _turn as turn
+from ferero.training import _repeats as repeats
 
 f = ferero.objectives("a", "b")
 WISH = ferero.Preference(f, [f.a <= 0.5])
@@ -122,12 +122,12 @@ def test_a_skipped_batch_inside_a_checkpoint_leaves_no_gradient():
 
 def test_torch_still_tells_what_is_asked_of_it():
     """Both have no public name, and without them a recomputation could not be told from a call."""
-    assert not turn.is_in_backward()
+    assert not repeats.is_in_backward()
     found, x = [], torch.ones(2, requires_grad=True)
     y = x * 2
-    y.register_hook(lambda _: found.append(turn.is_in_backward()))
+    y.register_hook(lambda _: found.append(repeats.is_in_backward()))
     y.sum().backward()
     assert found == [True]
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
-        assert turn._top_hooks(False) is not None
-    assert turn._top_hooks(False) is None
+        assert repeats._top_hooks(False) is not None
+    assert repeats._top_hooks(False) is None

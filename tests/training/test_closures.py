@@ -11,7 +11,7 @@ import torch
 
 import ferero
 from ferero.training import Steer
-from ferero.training import _clock as clock
+from ferero.training._repeats import is_repeated_closure
 
 f = ferero.objectives("a", "b")
 WISH = ferero.Preference(f, [f.a <= 0.5])
@@ -215,7 +215,7 @@ def test_another_thread_is_not_held():
     steer, x, found = Steer(WISH), start(), []
 
     def elsewhere():
-        found.append(clock.is_repeated())
+        found.append(is_repeated_closure())
 
     def closure():
         loss = steer(losses_of(x))

@@ -8,7 +8,7 @@ from torch import distributed
 from torch.utils.checkpoint import checkpoint
 
 import ferero
-from ferero.training._agreement import check_agreement, traits_of
+from ferero.training._distributed import check_agreement, traits_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

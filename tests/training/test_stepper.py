@@ -14,7 +14,7 @@ from torch import nn
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnknownNameError, UnsupportedError
 from ferero.methods import Decision, Ferero, FereroPI, FereroSA, Observation
-from ferero.training._stepper.stepper import Stepper
+from ferero.training._stepper import Stepper
 
 f = ferero.objectives("a", "b", "c")
 WISH = ferero.Preference(f, [f.c <= 0.25, f.a - f.b == 0.05])
@@ -53,7 +53,7 @@ def make(method=None, wish=WISH, lr=0.05, momentum=0.9, dropout=0.0, norm=True, 
 def everything(stepper):
     """All that a step changes."""
     state = {f"model.{k}": v.clone() for k, v in stepper.model.state_dict().items()}
-    state |= {f"memory.{k}": v.clone() for k, v in stepper._memory.named_buffers()}
+    state |= {f"memory.{k}": v.clone() for k, v in stepper._controller.named_buffers()}
     for i, moments in enumerate(stepper.optimizer.state.values()):
         state |= {f"optimizer.{i}.{k}": v.clone() for k, v in moments.items() if isinstance(v, torch.Tensor)}
     return state
@@ -308,7 +308,7 @@ def test_a_loss_that_is_missing_at_times():
     stepper = make(loss_fn=loss_fn)
     for t in range(6):
         stepper.step(batch(t))
-    assert stepper._memory.record.seen.tolist() == [6, 6, 3]
+    assert stepper._controller.record.seen.tolist() == [6, 6, 3]
     with pytest.raises(InputError, match=r"Ferero needs the gradient of every loss.*found none of c"):
         make(Ferero(), loss_fn=lambda m, x: dict(zip("ab", losses_of(m, x)[:2], strict=True))).step(batch(0))
 
@@ -574,7 +574,7 @@ def test_nothing_is_half_updated(method, reaction, case):
     if case == "weights":
         x = batch(9)
         stepper.method = Breaking(method)
-        stepper._memory.method = stepper.method
+        stepper._controller.method = stepper.method
     before = everything(stepper)
     if reaction == "raise":
         with pytest.raises(NonFiniteError, match=r"nothing was updated.*on_nonfinite=\"skip\""):
@@ -586,7 +586,7 @@ def test_nothing_is_half_updated(method, reaction, case):
         assert out.stepped is False
         assert differing(before, everything(stepper)) == {"memory.record_skipped"}
         assert stepper.report().skipped == 1
-    stepper.method = stepper._memory.method = method
+    stepper.method = stepper._controller.method = method
     assert stepper.step(batch(4)).stepped
 
 

@@ -14,11 +14,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import ferero
 from ferero.methods import Decision, FereroPI, FereroSA
 from ferero.training import _record as record
-from ferero.training._stepper import look as second_look
-from ferero.training._stepper import snapshot as kept
-from ferero.training._stepper import stepper
-from ferero.training._stepper.stepper import Stepper
-from ferero.training._write import write
+from ferero.training import _snapshot as snapshot
+from ferero.training import _stepper as stepper
+from ferero.training._buffers import write
+from ferero.training._stepper import Stepper
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 KINDS = ["realized", "forward", "jacobian"]
@@ -71,7 +70,7 @@ def make(method, device="cpu", norm=True, optimizer=torch.optim.SGD, loss_fn=los
 
 def everything(run):
     state = {f"model.{k}": v.clone() for k, v in run.model.state_dict().items()}
-    state |= {f"memory.{k}": v.clone() for k, v in run._memory.named_buffers()}
+    state |= {f"memory.{k}": v.clone() for k, v in run._controller.named_buffers()}
     for i, moments in enumerate(run.optimizer.state.values()):
         state |= {f"optimizer.{i}.{k}": v.clone() for k, v in moments.items() if isinstance(v, torch.Tensor)}
     return state
@@ -87,9 +86,9 @@ def capturing(monkeypatch):
     """As if a graph were being recorded."""
 
     def begin():
-        for module in (kept, second_look, stepper):
+        for module in (snapshot, stepper):
             monkeypatch.setattr(module, "is_capturing", lambda: True)
-        monkeypatch.setattr(record, "_may_look", lambda _: False)
+        monkeypatch.setattr(record, "_can_read", lambda _: False)
 
     return begin
 
@@ -103,7 +102,7 @@ def test_nothing_is_asked(capturing, kind, norm, how):
     capturing()
     with Asked() as asked:
         run.step(batch(1))
-    assert len(asked.found) <= 1  # the seed of the second look, a number that never was on a device
+    assert len(asked.found) <= 1  # the seed of the evaluations, a number that never was on a device
 
 
 @pytest.mark.parametrize("method", [FereroSA(gamma=0.1), FereroPI()])

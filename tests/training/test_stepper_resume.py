@@ -11,7 +11,7 @@ from torch.multiprocessing.spawn import start_processes
 
 import ferero
 from ferero.methods import Ferero, FereroPI, FereroSA
-from ferero.training._stepper.stepper import Stepper
+from ferero.training._stepper import Stepper
 
 pytestmark = pytest.mark.slow
 

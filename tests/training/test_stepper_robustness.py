@@ -6,7 +6,7 @@ from torch import nn
 
 import ferero
 from ferero.errors import InputError, UnsupportedError
-from ferero.training._stepper.stepper import Stepper
+from ferero.training._stepper import Stepper
 
 WISH = ferero.Preference.ray([1.0, 2.0])
 

@@ -20,9 +20,10 @@ from ferero.fronts._front import Front
 from ferero.fronts._progress import Watcher
 from ferero.fronts._trained import Course, Trained
 from ferero.preference import Preference
-from ferero.training._captured import Captured
-from ferero.training._ensemble import Batches, Ensemble
-from ferero.training._ensemble.evaluation import Metrics, ask_figures, evaluate_members
+from ferero.training._batches import BatchSource
+from ferero.training._cuda import Captured
+from ferero.training._ensemble import Ensemble
+from ferero.training._members import Metrics, evaluate_members, stacked_figures
 from ferero.training._report import Report, judge_losses
 
 __all__ = ["FrontRun", "Plan", "ScheduleFactory"]
@@ -108,8 +109,8 @@ class FrontRun:
         self,
         plan: Plan,
         ensemble: Ensemble,
-        batches: Batches,
-        others: Mapping[str, Batches],
+        batches: BatchSource,
+        others: Mapping[str, BatchSource],
         metrics: Metrics | None,
         schedule: ScheduleFactory | None,
     ) -> None:
@@ -117,7 +118,7 @@ class FrontRun:
         self.data, self._others = {"train": batches, **others}, list(others)
         self.scheduler = None if schedule is None else _made(schedule, ensemble.optimizer)
         measured = ensemble.controller.preference.measured if plan.held_out is None else ensemble.names
-        self._figures = ask_figures(ensemble.members, ensemble.loss_fn, metrics, ensemble.names, measured)
+        self._figures = stacked_figures(ensemble.members, ensemble.loss_fn, metrics, ensemble.names, measured)
         self._topics = self._belongs()
         self._captured, self._can_capture = Captured(), _is_capturable(ensemble.optimizer)
         self._log, self._epoch, self._steps, self._seconds = _Log(), 0, 0, 0.0

@@ -22,13 +22,12 @@ from ferero.methods import Method
 from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import check_method
 from ferero.preference import Preference
-from ferero.training._ensemble import Ensemble, Members, read_batches
-from ferero.training._ensemble.batches import Order, read_examples
-from ferero.training._ensemble.evaluation import Metrics
-from ferero.training._ensemble.optimizer import OptimizerFactory
-from ferero.training._ensemble.question import LossFunction
-from ferero.training._stepper.arguments import check_options
-from ferero.training._stepper.slopes import SlopeKind
+from ferero.training._batches import Order, read_batches, read_examples
+from ferero.training._ensemble import Ensemble, OptimizerFactory
+from ferero.training._losses import LossFunction
+from ferero.training._members import Members, Metrics
+from ferero.training._slopes import SlopeKind
+from ferero.training._stepper_checks import check_options
 
 __all__ = ["train_front"]
 

@@ -18,7 +18,6 @@ from ferero.methods._baselines.ray import knows_the_order_only
 from ferero.methods._method import Decision, Method, Observation, Steps, check_method, check_observation, in_dtype_of
 from ferero.preference import Preference
 from ferero.training import _buffers as buffers
-from ferero.training._write import write
 
 try:
     from torchjd.aggregation import (
@@ -161,7 +160,7 @@ class MethodWeighting(Weighting[Any]):
         state = buffers.load(self, "method", self._kind)
         decision, state = self.method.update(self.preference, Observation(losses, gramian=stat), state)
         named = buffers.named("method", state)
-        write([self.get_buffer(name) for name in named], list(named.values()))
+        buffers.write([self.get_buffer(name) for name in named], list(named.values()))
         return decision.weights.to(stat)
 
 

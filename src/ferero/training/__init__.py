@@ -1,14 +1,15 @@
 """Training: `Steer` turns losses into the one to minimise; `Stepper` takes the steps of methods that need more."""
 
-from ferero.training._captured import Captured
+from ferero.training._batches import read_batches
 from ferero.training._controller import Controller
-from ferero.training._ensemble import Ensemble, Members, read_batches
+from ferero.training._cuda import Captured
+from ferero.training._ensemble import Ensemble
 from ferero.training._evaluate import evaluate
-from ferero.training._observe import forward_slopes, jacobian_slopes
+from ferero.training._members import Members
 from ferero.training._report import ConstraintReport, Report
+from ferero.training._slopes import SlopeKind, forward_slopes, jacobian_slopes
 from ferero.training._steer import Steer
-from ferero.training._stepper.slopes import SlopeKind
-from ferero.training._stepper.stepper import Stepped, Stepper
+from ferero.training._stepper import Stepped, Stepper
 
 __all__ = [
     "Captured",

@@ -22,7 +22,6 @@ from ferero.training import _buffers as buffers
 from ferero.training._held_out import Correction, correct
 from ferero.training._record import Record, advance_record, shift_record, tracked
 from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
-from ferero.training._write import write
 
 __all__ = ["Controller", "ControllerState", "advance"]
 
@@ -359,7 +358,7 @@ class Controller(nn.Module):
         grown = [name for name, tensor in new.items() if tensor.shape != old[name].shape]
         for name in grown:  # a method whose state has grown
             old[name] = new.pop(name).detach().clone()
-        write([old[name] for name in new], list(new.values()), where)
+        buffers.write([old[name] for name in new], list(new.values()), where)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Controller:  # noqa: ARG002  # nn.Module's
         """Move the buffers to another device, but keep their precision whatever ``half()`` says."""

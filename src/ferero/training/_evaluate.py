@@ -16,8 +16,6 @@ from ferero.errors import FereroError, InputError, NonFiniteError, UnknownNameEr
 from ferero.preference import Objectives
 from ferero.preference._objectives import did_you_mean
 
-__all__ = ["evaluate", "evaluating", "examples", "moved"]
-
 Scalar: TypeAlias = Tensor | float
 Losses: TypeAlias = Tensor | Mapping[str, Scalar | None]
 Counts: TypeAlias = int | Tensor | Mapping[str, int]
@@ -70,7 +68,7 @@ def evaluate(
         raise InputError(f"model: expected a torch.nn.Module, found {type(model).__name__}; wrap it in one")
     place = _device_of(model) if device is None else torch.device(device)
     known = _read_names(names)
-    with evaluating(model), torch.no_grad():
+    with eval_mode(model), torch.no_grad():
         if reduce and distributed.is_available() and distributed.is_initialized():
             totals = _total_of_group(model, loss_fn, loader, known, place)
         else:
@@ -238,7 +236,7 @@ def _number(value: Any, what: str) -> float:
 
 
 @contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
+def eval_mode(model: nn.Module) -> Iterator[None]:
     """Eval mode inside, afterwards every submodule's own mode."""
     modes = [(module, module.training) for module in model.modules()]
     try:

@@ -1,21 +1,24 @@
-"""Reads what a training loop passes as its losses: a tensor, a list, or values by name, some of them missing."""
+"""Reads what a training loop passes as its losses (a tensor, a list, or values by name) and finds their parameters."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
 from numbers import Real
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import Node
+from torch.utils.hooks import RemovableHandle
 
 from ferero.errors import InputError, UnknownNameError
 from ferero.preference._objectives import did_you_mean
 
-__all__ = ["Counts", "Losses", "Reading", "check_attached", "read_losses"]
-
 Number: TypeAlias = Tensor | float
 Losses: TypeAlias = Tensor | Sequence[Number | None] | Mapping[str, Number | None]
+LossFunction: TypeAlias = Callable[[Any, Any], Losses]  # of a model and a batch
 Counts: TypeAlias = Number | Sequence[float] | Mapping[str, Number] | None
 _WIDE = (torch.float32, torch.float64)
 
@@ -43,7 +46,7 @@ def read_losses(
         names: The losses' names, (m,).
         device: Where to put numbers that come without one.
         keep_graph: Whether a loss with a count of 0 stays in the graph, with a gradient of 0, as it must where other
-            processes wait for this one's backward pass; else it is cut off, which is safe even if it is NaN.
+            processes wait for this one's backward pass; else it is detached, which is safe even if it is NaN.
 
     Raises:
         InputError: A wrong number, shape or kind.
@@ -140,7 +143,7 @@ def _amounts(counts: Counts, names: Sequence[str]) -> list[Number]:
 
 
 def _may_be_some(count: Number) -> bool:
-    """Whether a count may be above 0; what a tensor says is asked on its device."""
+    """Whether a count may be above 0; a tensor may, since reading it here would be a host sync."""
     return isinstance(count, Tensor) or count > 0
 
 
@@ -167,3 +170,31 @@ def _count_tensor(counts: Sequence[Number], like: Tensor) -> Tensor:
     if any(isinstance(count, Tensor) for count in counts):
         return torch.stack([torch.as_tensor(count, dtype=like.dtype, device=like.device) for count in counts])
     return torch.tensor([float(count) for count in counts], dtype=like.dtype, device=like.device)
+
+
+# the parameters behind a loss -----------------------------------------------------------------------------
+
+
+def leaves_of(loss: Tensor, most_nodes: int | None = None) -> list[Tensor]:
+    """The parameters in a loss's graph, nearest first; of the first ``most_nodes`` nodes only, where given."""
+    return [node.variable for node in islice(_nodes(loss), most_nodes) if hasattr(node, "variable")]
+
+
+def zero_gradients(losses: Tensor) -> list[RemovableHandle]:
+    """Set every gradient that arrives at a parameter behind the losses to 0, until the handles are removed.
+
+    For a batch that is refused on several ranks: each must still run its backward pass, or the others wait for ever,
+    and multiplying the loss by 0 is not enough, since a gradient of 0 through a NaN is NaN.
+    """
+    return [leaf.register_hook(torch.zeros_like) for leaf in leaves_of(losses)]  # type: ignore[no-untyped-call]
+
+
+def _nodes(loss: Tensor) -> Iterator[Node]:
+    queue = deque([loss.grad_fn])
+    seen: set[Node] = set()
+    while queue:
+        node = queue.popleft()
+        if node is not None and node not in seen:
+            seen.add(node)
+            queue.extend(parent for parent, _ in node.next_functions)
+            yield node

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor
 
 from ferero.methods._rows import Rows
-from ferero.training import _windows as windows
 from ferero.training._held_out import Correction
 
-__all__ = ["LARGEST", "Record", "advance_record", "batch_noise", "shift_record", "standard_error", "swing", "tracked"]
-
-_LONG = 4 * windows.MEMORY
+WINDOWS = 6  # of 1, 2, 4, 8, 16 and 32 values
+MEMORY = 100.0  # steps over which prediction errors, and figures of rows, are averaged
+_LONG = 4 * MEMORY
 _BY_CHANCE = 4.0  # standard errors by which independent values may seem to resemble each other
 _LAGS = 4  # values a quarter of a swing apart have nothing in common: some of 1 to 4 values apart always have
 _BEYOND = 0.25  # of the variance: the square that puts a value on a side of its mean
@@ -29,7 +28,7 @@ _TURNS = 4.0  # the most that are remembered, and
 _TURNS_KEPT = 1 - 1 / (2 * _LONG)  # of them at every value: slow swings turn once in a hundred
 _NEAR = 1 / 6  # of the way that a mean has come: half of what is left of it while the way goes on
 _OUTLIER = 100.0  # times what was usual of late: left out
-_KEPT = _OUTLIER ** (-1 / windows.MEMORY)  # of the largest size at every value: no more than 1 / _OUTLIER after MEMORY
+_KEPT = _OUTLIER ** (-1 / MEMORY)  # of the largest size at every value: no more than 1 / _OUTLIER after MEMORY
 LARGEST = 1e100  # of all figures; its square is finite
 
 
@@ -79,14 +78,14 @@ class Record:
             return torch.zeros(batch + shape, dtype=torch.float64)
 
         return cls(
-            of(m), of(windows.COUNT, m), of(windows.COUNT, m), of(m), of(m), of(m), of(r), of(r, _LAGS), of(r), of(r),
+            of(m), of(WINDOWS, m), of(WINDOWS, m), of(m), of(m), of(m), of(r), of(r, _LAGS), of(r), of(r),
             of(r, _LAGS), of(r), of(r), of(r), of(),
         )  # fmt: skip
 
 
 def tracked(record: Record) -> Tensor:
     """The training losses over the windows that predict them best, (m,)."""
-    return windows.best_level(record.levels, record.errors.argmin(dim=-2))
+    return best_level(record.levels, record.errors.argmin(dim=-2))
 
 
 def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, present: Tensor | None) -> Record:
@@ -105,8 +104,8 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
     else:  # what is left out is to be multiplied by 0 and must not be inf
         here, losses = present.to(losses.dtype), losses.clamp(-LARGEST, LARGEST)
     seen = old.seen + here
-    levels, misses = windows.advance_levels(old.levels, losses, seen, here)
-    errors = windows.advance_errors(old.errors, misses.square(), seen, here)
+    levels, misses = advance_levels(old.levels, losses, seen, here)
+    errors = advance_errors(old.errors, misses.square(), seen, here)
     latest = corrected if present is None else torch.where(present, corrected, old.latest)
     step = old.arrived.amax(dim=-1, keepdim=True) + 1
     arrived = step.expand_as(old.arrived) if has_arrived is None else torch.where(has_arrived, step, old.arrived)
@@ -114,7 +113,7 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
     touched = rows.real if present is None else _touched(rows, seen, present)
     updates = old.updates + touched
     values, last = rows.values(latest), old.last[..., 0]
-    rate = touched / updates.clamp(min=1, max=windows.MEMORY)
+    rate = touched / updates.clamp(min=1, max=MEMORY)
     away = values - old.mean
     mean = old.mean + rate * away
     now, before = values - mean, old.last - mean[..., None]
@@ -133,7 +132,7 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
     )  # fmt: skip
     moved = (mean - long_mean).square()
     is_over = (moved > variance) & (now.square() + before[..., 0].square() < _NEAR**2 * moved) & (touched > 0)
-    if _may_look(is_over) and not bool(is_over.any()):  # as a rule, and quicker
+    if _can_read(is_over) and not bool(is_over.any()):  # as a rule, and quicker
         return new
     middle, half = (values + last) / 2, (values - last) / 2
     return replace(
@@ -173,7 +172,7 @@ def _believed(old: Tensor, losses: Tensor, present: Tensor | None) -> tuple[Tens
     often than once in 100 values is counted in full, and so is a jump, a value later for every factor of 100.
     """
     now, limit = losses.abs(), _OUTLIER * old
-    if present is None and _may_look(now) and bool((now <= limit).all()):  # as a rule, and quicker
+    if present is None and _can_read(now) and bool((now <= limit).all()):  # as a rule, and quicker
         return None, torch.maximum(now, _KEPT * old)
     limit = torch.where(old > 0, limit, LARGEST)
     size = torch.maximum(torch.minimum(now, limit), _KEPT * old)
@@ -219,7 +218,7 @@ def batch_noise(record: Record) -> Tensor:
 
 def _count(record: Record) -> Tensor:
     """Of values behind the mean, in effect, (r,)."""
-    return (2 * record.updates - 1).clamp(min=1, max=2 * windows.MEMORY - 1)
+    return (2 * record.updates - 1).clamp(min=1, max=2 * MEMORY - 1)
 
 
 def _shared(record: Record) -> Tensor:
@@ -235,6 +234,46 @@ def _lags(dtype: torch.dtype, device: torch.device) -> Tensor:
     return torch.arange(1, _LAGS + 1, dtype=dtype, device=device)
 
 
-def _may_look(tensor: Tensor) -> bool:
+def _can_read(tensor: Tensor) -> bool:
     """Whether numbers may be asked for: a device would have to be waited for."""
     return tensor.device.type == "cpu"
+
+
+# the level of a noisy loss --------------------------------------------------------------------------------
+#
+# No window is right for all losses: a mean over a long one lags behind a loss that moves, a mean over a short one is
+# noisy. So levels over windows of 1, 2, 4, ... values run side by side, each predicts the next value, and `tracked`
+# takes the one with the smallest mean square error: a long window for noise without drift, a short one for drift.
+
+
+def advance_levels(levels: Tensor, values: Tensor, seen: Tensor, arrived: Tensor) -> tuple[Tensor, Tensor]:
+    """``level_j <- level_j + max(2^-j, 1 / seen) (value - level_j)`` where a value arrived.
+
+    Args:
+        levels: (..., WINDOWS, r).
+        values: (..., r).
+        seen: How many values have arrived, this one included, (..., r).
+        arrived: 1 where one arrived now, else 0, (..., r).
+
+    Returns:
+        The levels, and what each failed to predict, both (..., WINDOWS, r).
+    """
+    misses = (values[..., None, :] - levels) * arrived[..., None, :]
+    rates = torch.maximum(_rates(levels.dtype, levels.device), seen.clamp(min=1).reciprocal()[..., None, :])
+    return torch.addcmul(levels, rates, misses), misses
+
+
+def advance_errors(errors: Tensor, squares: Tensor, seen: Tensor, arrived: Tensor) -> Tensor:
+    """Mean square prediction errors (..., WINDOWS, c), the first value (which nobody could predict) left out."""
+    rate = arrived * (seen > 1) / (seen - 1).clamp(min=1, max=MEMORY)
+    return torch.lerp(errors, squares, rate[..., None, :].expand_as(errors))
+
+
+def best_level(levels: Tensor, window: Tensor) -> Tensor:
+    """The level (..., r) over the window chosen for each number (..., r)."""
+    return levels.gather(-2, window[..., None, :].expand_as(levels[..., :1, :]))[..., 0, :]
+
+
+@cache
+def _rates(dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.exp2(-torch.arange(WINDOWS, dtype=dtype, device=device))[:, None]

@@ -13,8 +13,7 @@ from torch import Tensor
 from ferero.methods._method import Diagnosing, Diagnosis, Method
 from ferero.methods._rows import Rows, rows_of
 from ferero.preference import Preference
-from ferero.training import _windows as windows
-from ferero.training._record import Record, batch_noise, standard_error, swing
+from ferero.training._record import MEMORY, Record, batch_noise, standard_error, swing
 
 __all__ = ["ConstraintReport", "Report", "Status", "diagnosis_of", "judge_losses", "make_report", "metrics_of"]
 
@@ -232,7 +231,7 @@ def _waiting(preference: Preference, record: Record, observed: Tensor) -> dict[s
     for name, seen, arrived, times in zip(preference.names, *figures, strict=True):
         if seen == 0:
             sentences[name] = f"{name} has not arrived yet: is it in the losses?"
-        elif steps - arrived > max(windows.MEMORY, _RARE * arrived / seen):
+        elif steps - arrived > max(MEMORY, _RARE * arrived / seen):
             sentences[name] = f"{name} has not arrived for {steps - arrived:.0f} steps: showing its last known value."
         elif name in preference.measured and times == 0:
             sentences[name] = f"{name} has not been measured yet: call steer.observe({name}=...)."

@@ -1,4 +1,4 @@
-"""The one thing a training loop needs: losses in, one scalar out, and the weights find the trade-off asked for."""
+"""`Steer`: losses in, one scalar to minimise out, with weights that steer training to the preference."""
 
 from __future__ import annotations
 
@@ -17,46 +17,39 @@ from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.methods._method import Method, check_method
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
-from ferero.training import _clock as clock
-from ferero.training._agreement import check_agreement, traits_of
-from ferero.training._captured import Captured
 from ferero.training._controller import Controller, advance
-from ferero.training._cycle import Cycle
+from ferero.training._cuda import Captured, DeferredCheck
+from ferero.training._distributed import JointLosses, check_agreement, gather, ranks_of, traits_of
 from ferero.training._held_out import Correction, correct
-from ferero.training._joint import Step, gather, ranks_of
-from ferero.training._losses import Counts, Losses, Reading, check_attached, read_losses
+from ferero.training._losses import Counts, Losses, Reading, check_attached, read_losses, zero_gradients
+from ferero.training._micro_batches import MicroBatchCycle, follow_steps, watch_optimizers
 from ferero.training._record import LARGEST, Record, tracked
-from ferero.training._refusal import stop_zeroing, zero_gradients
+from ferero.training._repeats import AppliedWeights, Repeats, count_closures, is_in_backward
 from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
-from ferero.training._turn import Held, Turn, is_in_backward
-from ferero.training._watch import Watch
-
-__all__ = ["Steer"]
 
 
 class Steer(Controller):
-    """``loss = steer(losses)``: the weighted sum whose weights steer the losses to where the preference wants them.
+    """``loss = steer(losses)``: the weighted sum whose weights steer the losses to the preference.
 
     A `Controller` behind a loss function, and a module without parameters: put it inside your model and its state is
-    saved, loaded and moved with it. It moves on only in training mode with gradients enabled; otherwise it returns the
-    sum with the weights of the last step. Calls that repeat another hold its weights: a closure evaluated again within
-    one optimizer step, and what a checkpoint recomputes in the backward pass.
+    saved, loaded and moved with it. Its weights change only in training mode with gradients enabled; otherwise it
+    returns the sum with the weights of the last step. Repeated calls keep the weights of the first: a closure evaluated
+    again within one optimizer step, and what a checkpoint recomputes in the backward pass.
 
     Under `torch.distributed` one all-reduce of sums and counts makes every rank see the losses of the joint batch, and
     each rank's part in the gradient is scaled so that the usual averaging over ranks gives the joint batch's gradient,
-    also where a loss is missing on some ranks. At the first step the ranks compare what they were built with, and
-    refuse to go on where it differs.
+    also where a loss is missing on some ranks. At the first step the ranks compare the arguments they were built with,
+    and raise an error where these differ.
 
     Args:
-        preference: What is wanted; a single one.
+        preference: A single preference.
         method: A method that reads losses only.
-        every: Micro-batches per optimizer step. The weights stay as they are for that many calls, and then move once,
-            on the means. A step of the optimizer before that ends the cycle, and the next call begins a new one.
+        every: Micro-batches per optimizer step. The weights stay the same for that many calls, and then change once,
+            by the means. A step of the optimizer before that ends the cycle, and the next call begins a new one.
         on_nonfinite: What to do with NaN or inf: "raise", or "skip" (a constant 0 comes back, which leaves no gradient
             behind; under `torch.distributed`, where every rank must take part, a gradient of 0). In neither case is
-            anything updated. On a GPU nothing waits for the answer: all weights are 0 for that batch (the scalar is
-            NaN, its gradient 0, unless the model's own backward pass makes NaN of 0), and the error comes up to 16
-            steps late.
+            anything updated. On a GPU this takes no host sync: all weights are 0 for that batch (the scalar is NaN, its
+            gradient 0, unless the model's own backward pass makes NaN of 0), and the error comes up to 16 steps late.
         group: The process group over which losses are averaged; None for all ranks.
 
     Example:
@@ -82,42 +75,40 @@ class Steer(Controller):
     ) -> None:
         _check_arguments(preference, method, every, on_nonfinite)
         super().__init__(preference, method)
-        _keep_compiler_out()
-        clock.start()
+        _set_up_process()
         self.every, self.on_nonfinite, self.group = every, on_nonfinite, group
         for name in ("sums", "counts"):
             self.register_buffer(name, torch.zeros(preference.m, dtype=torch.float64))
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
-        self._watch, self._captured = Watch(), Captured()
-        self._news, self._has_news = _no_news(preference.m), False
-        self._zeroed: list[RemovableHandle] = []
-        self._turn, self._cycle = Turn(), Cycle()
+        self._deferred_check, self._captured = DeferredCheck(), Captured()
+        self._measured, self._has_measured = _nothing_measured(preference.m), False
+        self._zero_hooks: list[RemovableHandle] = []
+        self._repeats, self._cycle = Repeats(), MicroBatchCycle()
         self._is_agreed = False  # with the other ranks
 
-    def __setstate__(self, state: dict[str, Any]) -> None:  # one that is unpickled was not made here
-        _keep_compiler_out()
-        clock.start()
+    def __setstate__(self, state: dict[str, Any]) -> None:  # unpickled in a process that may have made none
+        _set_up_process()
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._is_agreed = False
 
     def reset(self) -> None:
-        """Forget everything, as if nothing had been seen yet; on every rank, where several train together."""
+        """Return to the state before the first step; to be called on every rank, where several train together."""
         super().reset()
         for tensor in (self.sums, self.counts, self.calls):
             tensor.zero_()
-        self._news, self._has_news = _no_news(self.preference.m).to(self.weights.device), False
-        self._watch, self._captured = Watch(), Captured()
-        self._turn, self._cycle, self._is_agreed = Turn(), Cycle(), False
+        self._measured, self._has_measured = _nothing_measured(self.preference.m).to(self.weights.device), False
+        self._deferred_check, self._captured = DeferredCheck(), Captured()
+        self._repeats, self._cycle, self._is_agreed = Repeats(), MicroBatchCycle(), False
 
     def forward(self, losses: Losses, counts: Counts = None) -> Tensor:
-        """The weighted sum of the losses, with the graph; in training, the weights move first.
+        """The weighted sum of the losses, with the graph; in training, the weights are updated first.
 
         Args:
             losses: (m,), a list, or scalars by name. A name may be absent or None: its weight holds, and the
                 constraints it occurs in wait for it.
-            counts: How many examples are behind each loss, one number or (m,) or by name, so that means over ranks and
-                micro-batches are means over examples; 0 is as good as absent, and under FSDP2, where all ranks must
-                run the same backward pass, better. None: all batches count the same.
+            counts: The number of examples behind each loss, one number or (m,) or by name, so that means over ranks
+                and micro-batches are means over examples; 0 means absent, and is the better choice under FSDP2, where
+                all ranks must run the same backward pass. None: all batches count the same.
 
         Returns:
             A scalar; call ``backward()`` on it as ever.
@@ -127,18 +118,19 @@ class Steer(Controller):
             UnknownNameError: A name that is none of the preference's.
             NonFiniteError: NaN or inf, with ``on_nonfinite="raise"``.
         """
-        is_news = self.training and self._turn.is_news()
+        is_new = self.training and self._repeats.is_new_call()
         is_attached, ranks = self.training and torch.is_grad_enabled(), ranks_of(self.group)
         if is_attached:
-            if is_news and ranks > 1 and not self._is_agreed:
+            if is_new and ranks > 1 and not self._is_agreed:
                 self._agree()
             check_attached(losses, self.preference.names, counts)
         reading = read_losses(losses, counts, self.preference.names, self.weights.device, keep_graph=ranks > 1)
         if not is_attached:
             return (self.weights.to(reading.values, copy=True) * reading.values).sum()
-        if not is_news:
+        if not is_new:
             return self._repeat(reading, ranks)
-        stop_zeroing(self._zeroed)
+        while self._zero_hooks:  # of a refused batch
+            self._zero_hooks.pop().remove()
         step = self._gather(reading)
         if step.means.device.type != "cpu":
             weights = self._advance_on_device(step)
@@ -147,15 +139,15 @@ class Steer(Controller):
                 weights = self._advance(step, None)
         else:
             return self._refuse(step, reading)
-        self._turn.held = Held(weights.to(reading.values.dtype, copy=True), step.share)
-        loss = self._turn.held.apply(reading.values)
+        applied = self._repeats.applied = AppliedWeights(weights.to(reading.values.dtype, copy=True), step.share)
+        loss = applied.sum(reading.values)
         if self.every > 1:
-            clock.follow(self)
+            follow_steps(self)
             self._cycle.count(loss if ranks == 1 else None)
         return loss
 
     def observe(self, **measured: float | Tensor) -> None:  # type: ignore[override]  # by name, and for the next step
-        """Take in values measured elsewhere: held-out losses, or metrics declared by ``objectives(measured=...)``.
+        """Take in values measured outside training: held-out losses, or metrics of ``objectives(measured=...)``.
 
         They correct an offset on the training values and never replace them. They count from the next step on; under
         `torch.distributed` any ranks may call this, and their mean is taken.
@@ -168,10 +160,9 @@ class Steer(Controller):
         if not bool(torch.isfinite(reading.values).all()):
             raise NonFiniteError(f"observe: expected finite numbers, found {measured}; leave out what is not known.")
         known = torch.ones_like(reading.values) if reading.counts is None else reading.counts
-        values, _ = self._news
-        found = torch.stack([reading.values.to(values), known.to(values)])
-        self._news.copy_(torch.where(found[1] > 0, found, self._news))
-        self._has_news = True
+        found = torch.stack([reading.values, known]).to(self._measured)
+        self._measured.copy_(torch.where(found[1] > 0, found, self._measured))
+        self._has_measured = True
 
     # what happened -------------------------------------------------------------------------------------
 
@@ -179,14 +170,14 @@ class Steer(Controller):
     def losses(self) -> Tensor:
         """Today's losses (m,), denoised and corrected by what was observed; NaN for one that never arrived."""
         record, correction = self.record, self.state.correction
-        today = self._corrected_by_news(correction, record).apply(tracked(record))
+        today = self._latest(correction, record).apply(tracked(record))
         return torch.where(record.seen > 0, today, torch.nan)
 
     def report(self) -> Report:
         """Whether every constraint is met, and what stands in the way where it is not."""
         record, correction = self.record, self.state.correction
-        news = self._corrected_by_news(correction, record)
-        change = news.apply(tracked(record)) - correction.apply(tracked(record))
+        latest = self._latest(correction, record)
+        change = latest.apply(tracked(record)) - correction.apply(tracked(record))
         return make_report(
             self.preference,
             diagnosis_of(self.method, self.preference, self.state.method),
@@ -194,62 +185,62 @@ class Steer(Controller):
             losses=self.losses,
             change=change,
             multipliers=self.multipliers,
-            observed=news.observed,
+            observed=latest.observed,
         )
 
     def metrics(self) -> dict[str, float]:
         """Figures for a logger; ``ferero/merit`` is lowest at the best feasible checkpoint."""
         record, correction = self.record, self.state.correction
-        record = self._moved(record, correction, self._corrected_by_news(correction, record))
+        record = self._moved(record, correction, self._latest(correction, record))
         return metrics_of(self.preference, self.losses, self.weights, self.multipliers, record)
 
     # one step ------------------------------------------------------------------------------------------
 
-    def _gather(self, reading: Reading) -> Step:
-        step, news = gather(reading, self._news, self.group)
+    def _gather(self, reading: Reading) -> JointLosses:
+        step, measured = gather(reading, self._measured, self.group)
         if step.share is not None:
-            self._news.copy_(news)
-            self._has_news = True
+            self._measured.copy_(measured)
+            self._has_measured = True
         return step
 
     def _agree(self) -> None:
         if self.weights.is_cuda and torch.cuda.is_current_stream_capturing():
-            return  # nobody can look at numbers here
+            return  # the host cannot read values here
         traits = traits_of(self.preference, self.method, self.every, self.on_nonfinite)
         check_agreement(traits, self.weights.device, self.group)
         self._is_agreed = True
 
     def _repeat(self, reading: Reading, ranks: int) -> Tensor:
-        """The sum as the call before would give it; nothing moves, and whether it is finite is not asked.
+        """The sum with the weights of the last new call; no state changes.
 
-        A search along a line may well meet what is not finite, and knows what to do about it.
+        Losses may be anything here: a line search may meet what is not finite, and handles it.
         """
-        held = self._turn.held or Held(self.weights.to(reading.values, copy=True), None)
+        applied = self._repeats.applied or AppliedWeights(self.weights.to(reading.values, copy=True), None)
         if is_in_backward():
-            return _nothing(reading.values) if self._zeroed else held.apply(reading.values)
+            return _zero(reading.values) if self._zero_hooks else applied.sum(reading.values)
         if ranks > 1:
-            held = held._replace(share=gather(reading, self._news, self.group)[0].share)
-        return held.apply(reading.values)
+            applied = applied._replace(share=gather(reading, self._measured, self.group)[0].share)
+        return applied.sum(reading.values)
 
-    def _advance(self, step: Step, is_finite: Tensor | None) -> Tensor:
-        """Move the state by one step where the losses are finite, and give the weights for this batch."""
+    def _advance(self, step: JointLosses, is_finite: Tensor | None) -> Tensor:
+        """Advance the state by one step where the losses are finite, and return the weights for this batch."""
         accept, step = is_finite, step._replace(means=step.means.to(self.weights.dtype))
         if self.every > 1:
             step, accept = self._accumulate(step, is_finite)
-        if self._has_news:
-            self._learn(accept)
+        if self._has_measured:
+            self._correct(accept)
         state, self.has_multipliers = advance(
             self.preference, self.method, self.state, step.means, present=step.present
         )
         self._write({k: v for k, v in state.tensors().items() if not k.startswith("correction_")}, accept)
         return self.weights
 
-    def _accumulate(self, step: Step, is_finite: Tensor | None) -> tuple[Step, Tensor]:
-        """Add a micro-batch; at the first of a cycle the last cycle's means are due (at the very first, its own)."""
+    def _accumulate(self, step: JointLosses, is_finite: Tensor | None) -> tuple[JointLosses, Tensor]:
+        """Add a micro-batch; the first of a cycle steps on the last cycle's means (the very first on its own)."""
         counts = torch.ones_like(step.means) if step.counts is None else step.counts.to(step.means)
         is_due, is_first = self.calls % self.every == 0, self.calls == 0
         some = self.counts.clamp(min=torch.finfo(self.counts.dtype).tiny)
-        due = Step(
+        due = JointLosses(
             torch.where(is_first, step.means, self.sums / some),
             torch.where(is_first, counts, self.counts),
             step.share,
@@ -263,27 +254,28 @@ class Steer(Controller):
         return due, accept
 
     def _optimizer_stepped(self, optimizer: Optimizer) -> None:
-        """Begin a new cycle, where the optimizer has not waited for the end of this one."""
-        if self._cycle.is_cut_by(optimizer, self.every):
+        """Begin a new cycle, if this step has ended one early."""
+        if self._cycle.is_ended_early_by(optimizer, self.every):
             self.calls.add_(-self.calls % self.every)
 
-    def _learn(self, accept: Tensor | None) -> None:
-        """Correct the training values by what was measured, once, and what is remembered of them by as much."""
-        measured, counts = self._news
-        used = torch.where(self.record.seen > 0, 0.0, self._news)
+    def _correct(self, accept: Tensor | None) -> None:
+        """Correct training values and record by the measured values, which are then used up."""
+        measured, counts = self._measured
+        unused = torch.where(self.record.seen > 0, 0.0, self._measured)
         super().observe(measured, counts > 0, accept)
-        self._news.copy_(used if accept is None else torch.where(accept, used, self._news))
-        self._has_news = accept is not None or bool((self._news[1] > 0).any())
+        self._measured.copy_(unused if accept is None else torch.where(accept, unused, self._measured))
+        self._has_measured = accept is not None or bool((self._measured[1] > 0).any())
 
-    def _corrected_by_news(self, correction: Correction, record: Record) -> Correction:
-        measured, counts = self._news
+    def _latest(self, correction: Correction, record: Record) -> Correction:
+        """The correction with the values measured since the last step."""
+        measured, counts = self._measured
         arrived = (counts > 0) & (record.seen > 0)
         return correct(correction, measured, arrived, tracked(record), self._metrics)
 
     # batches that are not finite -----------------------------------------------------------------------
 
-    def _refuse(self, step: Step, reading: Reading) -> Tensor:
-        """On the CPU: raise, or give back a zero that leaves no gradient; this batch has changed nothing."""
+    def _refuse(self, step: JointLosses, reading: Reading) -> Tensor:
+        """On the CPU: raise, or return a zero without a gradient; no state has changed."""
         is_finite = torch.isfinite(step.means)
         if self.on_nonfinite == "raise":
             bad = [name for name, ok in zip(self.preference.names, is_finite.tolist(), strict=True) if not ok]
@@ -297,38 +289,38 @@ class Steer(Controller):
             self._cycle.count(reading.values if step.share is None else None)
         if step.share is None:
             return torch.zeros((), dtype=reading.values.dtype, requires_grad=True)
-        self._zeroed = zero_gradients(reading.values)
-        return _nothing(reading.values)
+        self._zero_hooks = zero_gradients(reading.values)
+        return _zero(reading.values)
 
-    def _advance_on_device(self, step: Step) -> Tensor:
-        """On a device: the same step without a look at the numbers; what is not finite changes nothing and weighs 0."""
+    def _advance_on_device(self, step: JointLosses) -> Tensor:
+        """On a device: the same step without a host sync; a batch that is not finite changes nothing and weighs 0."""
 
         def advance(means: Tensor, *counts: Tensor) -> tuple[Tensor, ...]:
             is_finite = torch.isfinite(means).all()
             self.get_buffer("record_skipped").add_(~is_finite)
             safe = torch.where(torch.isfinite(means), means, 1.0)
-            weights = self._advance(Step(safe, *counts), is_finite)
+            weights = self._advance(JointLosses(safe, *counts), is_finite)
             return (torch.where(is_finite, weights, 0.0),)
 
         inputs = (step.means,) if step.counts is None else (step.means, step.counts)
         if self.on_nonfinite == "raise":
-            self._watch.look(self.get_buffer("record_skipped"))
-        key = (self.weights.data_ptr(), step.means.dtype, len(inputs), self._has_news)
+            self._deferred_check.check(self.get_buffer("record_skipped"))
+        key = (self.weights.data_ptr(), step.means.dtype, len(inputs), self._has_measured)
         with torch.no_grad():
             return self._captured(key, advance, *inputs)[0]
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Steer:
         super()._apply(fn, recurse)
         if not self.weights.is_meta:
-            self._news = self._news.to(self.weights.device)
+            self._measured = self._measured.to(self.weights.device)
         return self
 
     def get_extra_state(self) -> Tensor:
-        """What was observed and not taken in yet, and a mark of the losses' names and of the constraints.
+        """The measured values that no step has used yet, and checksums of the losses' names and of the constraints.
 
-        No buffer, since DDP would overwrite it by the first rank's.
+        Not a buffer, since DDP would overwrite it by the first rank's.
         """
-        return torch.cat([self._news.cpu(), self._mark()], dim=-1)
+        return torch.cat([self._measured.cpu(), self._checksums()], dim=-1)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         mine = f"{prefix}method_"
@@ -348,42 +340,42 @@ class Steer(Controller):
         Raises:
             InputError: The state was saved for other losses or constraints.
         """
-        mark = self._mark()
-        if state.shape == (2, self.preference.m + 1) and state[0, -1] == mark[0, 0] and state[1, -1] != mark[1, 0]:
+        names, constraints = self._checksums().flatten()
+        if state.shape == (2, self.preference.m + 1) and state[0, -1] == names and state[1, -1] != constraints:
             raise InputError(
                 "state_dict: it was saved by a Steer of other constraints, or in another order; only levels may "
                 "change. Load it into the same preference, or leave it out to start anew."
             )
-        if state.shape != (2, self.preference.m + 1) or state[0, -1] != mark[0, 0]:
+        if state.shape != (2, self.preference.m + 1) or state[0, -1] != names:
             raise InputError(
                 f"state_dict: it was saved by a Steer of other losses, or in another order, than "
                 f"{', '.join(self.preference.names)}; load it into the same preference, or leave it out to start anew."
             )
-        self._news.copy_(state[:, :-1])
-        self._has_news = True
+        self._measured.copy_(state[:, :-1])
+        self._has_measured = True
         self._cycle.forget_phase()
 
-    def _mark(self) -> Tensor:
-        """The names, and which losses each constraint bounds from which side, (2, 1); a ray may turn."""
+    def _checksums(self) -> Tensor:
+        """Of the names, and of which losses each constraint bounds from which side, (2, 1); a ray may change."""
         p = self.preference
         sides = f"{p.m_g} {p.m_h}"
         if p.ray is None:
             sides += "".join(f" {torch.nonzero(side).tolist()}" for B in (p.B_g, p.B_h) for side in (B > 0, B < 0))
-        marks = [float(zlib.crc32(text.encode())) for text in (" ".join(p.names), sides)]
-        return torch.tensor(marks, dtype=torch.float64)[:, None]
+        found = [float(zlib.crc32(text.encode())) for text in (" ".join(p.names), sides)]
+        return torch.tensor(found, dtype=torch.float64)[:, None]
 
     def extra_repr(self) -> str:
         """The preference, as it was written."""
         return str(self.preference)
 
 
-def _nothing(values: Tensor) -> Tensor:
+def _zero(values: Tensor) -> Tensor:
     """A zero with the graph of the losses (m,), for backward passes that must run."""
     return (torch.where(torch.isfinite(values), values, 0.0) * 0.0).sum()
 
 
-def _no_news(m: int) -> Tensor:
-    """Measured values, and how many times each was measured since the last step, (2, m)."""
+def _nothing_measured(m: int) -> Tensor:
+    """Measured values, and how many times each was measured since the last step, (2, m): none."""
     return torch.zeros(2, m, dtype=torch.float64, device="cpu")
 
 
@@ -407,10 +399,12 @@ def _check_arguments(preference: Any, method: Any, every: object, on_nonfinite: 
 
 
 @cache
-def _keep_compiler_out() -> None:
-    """Keeps `torch.compile` out of `forward`: its operations are tiny, so there is nothing to gain and much to trace.
+def _set_up_process() -> None:
+    """Register the hooks on optimizers, and keep `torch.compile` out of `forward`, whose operations are tiny.
 
-    Done when a `Steer` is first made: as a decorator it would import the compiler, which takes longer than torch does.
-    An optimizer imports it as well, so training pays nothing for it.
+    Done when a `Steer` is first made and not when this module is imported: both import the compiler, which takes longer
+    than torch does. An optimizer imports it as well, so training pays nothing for it.
     """
+    count_closures()
+    watch_optimizers()
     Steer.forward = torch.compiler.disable(Steer.forward)  # type: ignore[method-assign, no-untyped-call]

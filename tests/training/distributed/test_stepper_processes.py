@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 import ferero
 from ferero.errors import FereroError
 from ferero.methods import Ferero, FereroPI, FereroSA
-from ferero.training._stepper.stepper import Stepper
+from ferero.training._stepper import Stepper
 
 pytestmark = pytest.mark.slow
 
@@ -89,7 +89,7 @@ def train(rank, method, wrapper="ddp", spoiled=(), steps=12, norm=False, loss_fn
     for step in range(steps):
         stepper.step(batch(step, rank, spoiled))
     state = {name.removeprefix("module."): tensor for name, tensor in model.state_dict().items()}
-    state |= dict(stepper._memory.named_buffers())
+    state |= dict(stepper._controller.named_buffers())
     return {n: (t.full_tensor() if hasattr(t, "full_tensor") else t).detach().clone() for n, t in state.items()}
 
 

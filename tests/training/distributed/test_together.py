@@ -173,7 +173,7 @@ def ranks(tmp_path_factory):
     ],
 )
 def test_both_ranks_are_told_what_differs(ranks, name, words):
-    said = f"InputError: Steer: rank 1 has {words} than rank 0, and would go another way; build the same Steer"
+    said = f"InputError: Steer: rank 1 has {words} than rank 0, so their models would drift apart; build the same Steer"
     assert all(found[name].startswith(said) for found in ranks), ranks[0][name]
 
 

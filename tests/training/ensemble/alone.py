@@ -9,7 +9,7 @@ from torch import nn
 
 import ferero
 from ferero.fronts._train_front import train_front
-from ferero.training._ensemble.batches import TensorBatches
+from ferero.training._batches import TensorBatches
 
 CPU = torch.device("cpu")
 f = ferero.objectives("a", "b", "c")

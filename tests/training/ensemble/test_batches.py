@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, TensorDataset
 
-from ferero.training._ensemble.batches import LoaderBatches, TensorBatches, read_batches, read_examples
+from ferero.training._batches import LoaderBatches, TensorBatches, read_batches, read_examples
 
 CPU = torch.device("cpu")
 X = torch.arange(11)

@@ -11,9 +11,8 @@ from torch import nn
 
 import ferero
 from ferero.errors import InputError
-from ferero.training._ensemble.ensemble import Ensemble
-from ferero.training._ensemble.members import Members
-from ferero.training._ensemble.optimizer import ELEMENTWISE
+from ferero.training._ensemble import ELEMENTWISE, Ensemble
+from ferero.training._members import Members
 
 K = 3
 

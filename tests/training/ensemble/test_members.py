@@ -8,8 +8,7 @@ from tests.training.ensemble.alone import CPU, Net, data, squares
 from torch import nn
 
 from ferero.errors import InputError
-from ferero.training._ensemble.members import Members
-from ferero.training._ensemble.question import Question, ask_losses
+from ferero.training._members import Members, StackedFunction, stacked_losses
 
 NAMES = ("a", "b", "c")
 
@@ -47,7 +46,7 @@ def test_a_state_taken_out_does_not_change_any_more():
 def test_losses_of_all_are_those_of_each():
     mine, batch = models(3, norm=True), data(8)
     members = Members(mine, 1, CPU)
-    found = ask_losses(members, squares, NAMES).of_all(batch)
+    found = stacked_losses(members, squares, NAMES).of_all(batch)
     wanted = torch.stack([torch.stack(list(squares(model, batch).values())) for model in mine])
     torch.testing.assert_close(found, wanted)
     for k, model in enumerate(mine):  # and so are the running statistics
@@ -57,7 +56,7 @@ def test_losses_of_all_are_those_of_each():
 def test_batches_of_their_own():
     mine, (x, y) = models(3), data(24)
     own = x.view(3, 8, 4), y.view(3, 8, 3)
-    found = ask_losses(Members(mine, 1, CPU), squares, NAMES, is_own=True).of_all(own)
+    found = stacked_losses(Members(mine, 1, CPU), squares, NAMES, is_own=True).of_all(own)
     wanted = torch.stack(
         [torch.stack(list(squares(model, (own[0][k], own[1][k])).values())) for k, model in enumerate(mine)]
     )
@@ -67,8 +66,8 @@ def test_batches_of_their_own():
 @pytest.mark.parametrize("is_own", [False, True])
 def test_one_by_one_is_the_same(is_own):
     batch = tuple(part.view(3, 8, -1) for part in data(24)) if is_own else data(8)
-    together = Question(Members(models(3, norm=True), 1, CPU), squares, is_own=is_own)
-    single = Question(Members(models(3, norm=True), 1, CPU), squares, is_own=is_own)
+    together = StackedFunction(Members(models(3, norm=True), 1, CPU), squares, is_own=is_own)
+    single = StackedFunction(Members(models(3, norm=True), 1, CPU), squares, is_own=is_own)
     single.is_vmapped, single.is_settled = False, True
     found, wanted = together.of_all(batch), single.of_all(batch)
     assert together.is_vmapped
@@ -85,13 +84,13 @@ def test_a_failed_attempt_leaves_buffers_and_random_numbers_alone():
         return {"a": out.mean() if out.sum() > 0 else out.mean() + 1}
 
     members = Members(models(2, norm=True), 1, CPU)
-    question = Question(members, asks)
+    stacked = StackedFunction(members, asks)
     torch.manual_seed(5)
     with pytest.warns(UserWarning, match="the 2 models are evaluated one after the other, since torch.vmap cannot"):
-        found = question.of_all(data(8))
-    assert not question.is_vmapped
+        found = stacked.of_all(data(8))
+    assert not stacked.is_vmapped
     assert members.stacked["norm.num_batches_tracked"].tolist() == [1, 1]
-    quiet = Question(Members(models(2, norm=True), 1, CPU), asks)
+    quiet = StackedFunction(Members(models(2, norm=True), 1, CPU), asks)
     quiet.is_vmapped, quiet.is_settled = False, True
     torch.manual_seed(5)
     assert torch.equal(found["a"], quiet.of_all(data(8))["a"])
@@ -100,7 +99,7 @@ def test_a_failed_attempt_leaves_buffers_and_random_numbers_alone():
 def test_other_tensors_in_their_places():
     members = Members(models(2), 1, CPU)
     zeros = {name: torch.zeros_like(tensor) for name, tensor in members.stacked.items()}
-    found = Question(members, lambda model, batch: model(batch[0]).abs().sum()).of_all(data(8), zeros)
+    found = StackedFunction(members, lambda model, batch: model(batch[0]).abs().sum()).of_all(data(8), zeros)
     assert found.tolist() == [0.0, 0.0]
 
 

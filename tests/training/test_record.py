@@ -1,4 +1,4 @@
-"""Which window predicts best: long for noise and alternation, short for drift and slow swings."""
+"""The level of a noisy loss: over a long window for noise and alternation, a short one for drift and slow swings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from ferero.training import _windows as windows
+from ferero.training import _record as record
 
 STEPS, SERIES = 400, 50
 
@@ -18,14 +18,14 @@ def normal(seed=0):
 
 def choose(values):
     """The windows (SERIES,) chosen at the end, and the levels over them."""
-    levels = torch.zeros(windows.COUNT, SERIES, dtype=torch.float64)
+    levels = torch.zeros(record.WINDOWS, SERIES, dtype=torch.float64)
     errors = torch.zeros_like(levels)
     for t, value in enumerate(values):
         seen = torch.full((SERIES,), t + 1.0, dtype=torch.float64)
-        levels, misses = windows.advance_levels(levels, value, seen, torch.ones_like(seen))
-        errors = windows.advance_errors(errors, misses.square(), seen, torch.ones_like(seen))
+        levels, misses = record.advance_levels(levels, value, seen, torch.ones_like(seen))
+        errors = record.advance_errors(errors, misses.square(), seen, torch.ones_like(seen))
     window = errors.argmin(dim=-2)
-    return 2**window, windows.best_level(levels, window)
+    return 2**window, record.best_level(levels, window)
 
 
 TIME = torch.arange(STEPS, dtype=torch.float64)[:, None].expand(STEPS, SERIES)
@@ -66,23 +66,23 @@ def test_a_change_of_regime_is_followed():
 
 
 def test_the_first_levels_are_plain_means():
-    levels = torch.zeros(windows.COUNT, 1, dtype=torch.float64)
+    levels = torch.zeros(record.WINDOWS, 1, dtype=torch.float64)
     values = [1.0, 3.0, 8.0]
     for t, value in enumerate(values):
         number = torch.tensor([value], dtype=torch.float64)
         seen = torch.tensor([t + 1.0], dtype=torch.float64)
-        levels, misses = windows.advance_levels(levels, number, seen, torch.ones_like(seen))
+        levels, misses = record.advance_levels(levels, number, seen, torch.ones_like(seen))
     assert levels[0].item() == 8.0  # a window of one is the value itself: no lag at all
     assert levels[2:, 0].tolist() == pytest.approx([4.0] * 4)
     assert misses[-1].item() == pytest.approx(8.0 - 2.0)
 
 
 def test_what_did_not_arrive_changes_nothing():
-    levels = torch.rand(windows.COUNT, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    levels = torch.rand(record.WINDOWS, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     errors = levels.clone() + 1
     seen, arrived = torch.tensor([5.0, 5.0]).double(), torch.tensor([1.0, 0.0]).double()
-    new, misses = windows.advance_levels(levels, torch.tensor([9.0, 9.0]).double(), seen, arrived)
-    found = windows.advance_errors(errors, misses.square(), seen, arrived)
+    new, misses = record.advance_levels(levels, torch.tensor([9.0, 9.0]).double(), seen, arrived)
+    found = record.advance_errors(errors, misses.square(), seen, arrived)
     assert torch.equal(new[:, 1], levels[:, 1])
     assert torch.equal(found[:, 1], errors[:, 1])
     assert not torch.equal(found[:, 0], errors[:, 0])

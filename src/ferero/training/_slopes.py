@@ -1,12 +1,12 @@
-"""Gramian and slopes of any model: the only place, with the stepper, that sees parameters.
+"""Slopes: what a step does to each loss, (m,), negative for a loss that falls.
 
-A parameter that a loss does not depend on has the gradient 0 there: one head's, a frozen one's, one that is never used.
-
-| | passes | what it gives |
+| | passes | result |
 |---|---|---|
-| `jacobian` | m backward | the rows of J, from which the gramian ``J J^T`` and any slopes follow |
-| `forward_slopes` | one forward-mode | ``J d`` for the infinitesimal step d, whatever m is |
 | `realized_slopes` | two plain forward | (losses after the step - losses before it) / step size |
+| `forward_slopes` | one forward-mode | ``-J g`` along minus the gradient g, whatever m is |
+| `jacobian_slopes` | m backward | the same |
+
+`SlopeMeter` measures them around an optimizer's step.
 """
 
 from __future__ import annotations
@@ -15,115 +15,20 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, distributed, nn
 from torch.autograd import forward_ad
 
 from ferero.errors import UnsupportedError
-from ferero.training._joint import ranks_of
+from ferero.training._distributed import bare, ranks_of
+from ferero.training._snapshot import IsolatedEvaluation, LossSums
 
-__all__ = [
-    "Rows",
-    "add_to_gradients",
-    "average_rows",
-    "forward_slopes",
-    "gramian",
-    "in_forward_mode",
-    "jacobian",
-    "jacobian_slopes",
-    "realized_slopes",
-]
-
-Rows: TypeAlias = list[Tensor | None]
+SlopeKind: TypeAlias = Literal["realized", "forward", "jacobian"]
 T = TypeVar("T")
 _NO_FORWARD_MODE = re.compile(r"forward[ -](mode )?(AD|differentiation)", re.IGNORECASE)
 _OPERATOR = re.compile(r"forward AD with (\S+)")
-
-
-# m backward passes ----------------------------------------------------------------------------------------
-
-
-def jacobian(losses: Tensor, parameters: Sequence[Tensor], chunk: int = 1) -> Rows:
-    """The gradients of all losses, ``J_p[i] = d losses[i] / d p``.
-
-    Args:
-        losses: (m,), with the graph, which is freed.
-        parameters: Leaves of the graph, or not in it.
-        chunk: Losses per backward pass: above 1 they are vmapped, which is faster for small models and needs the
-            memory of that many passes at once.
-
-    Returns:
-        For each parameter p (m, ...) with the shape of p; None where no loss depends on it.
-    """
-    m = len(losses)
-    rows: Rows = [None] * len(parameters)
-    unit = torch.eye(m, dtype=losses.dtype, device=losses.device)
-    for begin in range(0, m, chunk):
-        end = min(begin + chunk, m)
-        found = torch.autograd.grad(
-            losses,
-            parameters,
-            unit[begin:end] if chunk > 1 else unit[begin],
-            retain_graph=end < m,
-            allow_unused=True,
-            is_grads_batched=chunk > 1,
-        )
-        for j, (parameter, gradient) in enumerate(zip(parameters, found, strict=True)):
-            if gradient is not None:
-                row = rows[j]
-                if row is None:
-                    row = rows[j] = torch.zeros(m, *parameter.shape, dtype=gradient.dtype, device=gradient.device)
-                row[begin:end] = gradient
-    return rows
-
-
-def gramian(rows: Rows, like: Tensor) -> Tensor:
-    """``K = sum_p J_p J_p^T``, (m, m), float64, on the device of ``like`` (m,)."""
-    m = len(like)
-    K = torch.zeros(m, m, dtype=torch.float64, device=like.device)
-    for row in rows:
-        if row is not None:
-            flat = row.reshape(len(row), -1).double()
-            K += (flat @ flat.mT).to(K.device)
-    return K
-
-
-def average_rows(rows: Rows, parameters: Sequence[Tensor], m: int, group: distributed.ProcessGroup | None) -> Rows:
-    """The rows of the joint batch: means over all ranks; None only where no rank has any.
-
-    Args:
-        rows: This rank's.
-        parameters: The parameters they belong to, the same on all ranks.
-        m: The number of losses.
-        group: The processes that train together.
-    """
-    ranks = ranks_of(group)
-    if ranks == 1 or not parameters:
-        return rows
-    used = torch.tensor([row is not None for row in rows], dtype=torch.int32, device=parameters[0].device)
-    distributed.all_reduce(used, group=group)
-    averaged: Rows = []
-    for parameter, row, count in zip(parameters, rows, used.tolist(), strict=True):
-        if count == 0:
-            averaged.append(None)
-            continue
-        whole = parameter.new_zeros(m, *parameter.shape) if row is None else row
-        distributed.all_reduce(whole, group=group)
-        averaged.append(whole.div_(ranks))
-    return averaged
-
-
-def add_to_gradients(parameters: Sequence[Tensor], rows: Rows, weights: Tensor) -> None:
-    """``p.grad += J_p^T w``, as one backward pass on the weighted sum would; weights (m,)."""
-    for parameter, row in zip(parameters, rows, strict=True):
-        if row is not None:
-            gradient = torch.tensordot(weights.to(row), row, dims=1).to(parameter.dtype)
-            parameter.grad = gradient if parameter.grad is None else parameter.grad + gradient
-
-
-# slopes ---------------------------------------------------------------------------------------------------
 
 
 def jacobian_slopes(losses: Tensor, parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> Tensor:
@@ -243,3 +148,68 @@ def _without_forward_mode(message: str) -> str:
         f'slopes="forward": torch has no forward mode for {operator} (it is missing for CTC, LSTM and fused attention '
         'among others); take slopes="realized", which needs none.'
     )
+
+
+class SlopeMeter:
+    """Measures slopes (m,), negative for a loss that fell: means over all batches of all ranks.
+
+    Args:
+        model: What is trained.
+        evaluation: Evaluates losses without side effects on training.
+        sums: As for `IsolatedEvaluation`.
+        kind: As for `Stepper`.
+        optimizer: Whose first group's learning rate is the step size, unless one is given.
+        step_size: What realised slopes are divided by.
+        group: The processes that train together.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        evaluation: IsolatedEvaluation,
+        sums: LossSums,
+        *,
+        kind: SlopeKind,
+        optimizer: torch.optim.Optimizer,
+        step_size: float | None,
+        group: distributed.ProcessGroup | None,
+    ) -> None:
+        self._bare, self._evaluation, self._sums, self.kind = bare(model), evaluation, sums, kind
+        self._optimizer, self._step_size, self._group = optimizer, step_size, group
+        self._seed = 0
+
+    @property
+    def is_realized(self) -> bool:
+        """Whether slopes come from losses before and after the step, and not from the gradient."""
+        return self.kind == "realized"
+
+    def before(self, batches: Sequence[Any], parameters: Sequence[Tensor]) -> Tensor:
+        """Before the optimizer's step, with the gradient in place: the losses if realised, else the slopes, (m,)."""
+        self._seed = self._evaluation.seed()
+        if self.is_realized:
+            return self._mean(*self._evaluation.sums(batches, self._seed), len(batches))
+        gradients = [parameter.grad for parameter in parameters]
+        with self._evaluation.isolated(self._seed):
+            if self.kind == "forward":
+                found = forward_slopes(self._bare, lambda model: self._sums(model, batches), parameters, gradients)
+                return self._mean(*found, len(batches))
+            with torch.enable_grad():
+                sums, counts = self._sums(self._bare, batches)
+            return self._mean(jacobian_slopes(sums, parameters, gradients), counts, len(batches))
+
+    def after(self, batches: Sequence[Any], before: Tensor) -> Tensor:
+        """After the step: the slopes, (m,), float64."""
+        if not self.is_realized:
+            return before
+        step_size = self._optimizer.param_groups[0]["lr"] if self._step_size is None else self._step_size
+        return realized_slopes(before, self._mean(*self._evaluation.sums(batches, self._seed), len(batches)), step_size)
+
+    def _mean(self, sums: Tensor, counts: Tensor | None, number: int) -> Tensor:
+        """Over the number of batches, or over those where each loss occurred; and over all ranks."""
+        sums, ranks = sums.detach().double(), ranks_of(self._group)
+        if counts is None and ranks == 1:
+            return sums if number == 1 else sums / number
+        both = torch.stack([sums, torch.full_like(sums, number) if counts is None else counts.to(sums)])
+        if ranks > 1:
+            distributed.all_reduce(both, group=self._group)
+        return both[0] / both[1].clamp(min=torch.finfo(both.dtype).tiny)

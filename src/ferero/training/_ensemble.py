@@ -1,11 +1,11 @@
-"""One training step of K models: losses of all, weights of all, one backward pass, one optimizer."""
+"""`Ensemble`: K models that train in one step, with one call for all losses, one controller and one optimizer."""
 
 from __future__ import annotations
 
 import dataclasses
 import gc
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,19 +13,24 @@ import torch
 from torch import Tensor
 from torch._functorch import config as functorch_config
 
-from ferero.errors import InputError
+from ferero.errors import InputError, UnsupportedError
 from ferero.methods._method import Method
 from ferero.preference import Preference
 from ferero.training._controller import Controller
-from ferero.training._ensemble.members import Members
-from ferero.training._ensemble.optimizer import OptimizerFactory, load_optimizer, make_optimizer
-from ferero.training._ensemble.question import LossFunction, ask_losses
-from ferero.training._observe import in_forward_mode, realized_slopes
-from ferero.training._stepper.halves import halve
-from ferero.training._stepper.look import Look
-from ferero.training._stepper.slopes import SlopeKind
+from ferero.training._halves import halve
+from ferero.training._losses import LossFunction
+from ferero.training._members import Members, stacked_losses
+from ferero.training._slopes import SlopeKind, in_forward_mode, realized_slopes
+from ferero.training._snapshot import IsolatedEvaluation
 
-__all__ = ["Ensemble"]
+OptimizerFactory = Callable[[list[Tensor]], torch.optim.Optimizer]
+
+ELEMENTWISE = (
+    "SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adamax", "NAdam", "RAdam", "Adadelta", "ASGD", "Rprop",
+)  # fmt: skip
+"""Optimizers that treat every number by itself, so that stacked models are K separate trainings."""
+_FORMS = ("fused", "foreach", "capturable")
+"""Settings of an optimizer that are a matter of the device."""
 
 
 class Ensemble:
@@ -39,7 +44,7 @@ class Ensemble:
         loss_fn: ``loss_fn(model, batch)`` gives (m,) losses, or scalars by name.
         preferences: One for each member, (K,).
         method: As for `ferero.Stepper`.
-        optimizer: ``optimizer(parameters)`` makes one of those in `ferero.training._ensemble.optimizer`.
+        optimizer: ``optimizer(parameters)`` makes one of those in `ELEMENTWISE`.
         slopes: How slopes are measured, for methods that read them: see `ferero.Stepper`.
         double_sampling: Whether slopes are taken on the second half of a batch and gradients on the first.
         clip_norm: Largest norm of a member's gradient; None for any.
@@ -72,26 +77,26 @@ class Ensemble:
         self._clip_norm, self._is_own = clip_norm, is_own
         factors = None if rate_factors is None else torch.tensor(rate_factors, dtype=torch.float64, device=self.device)
         self._rate_factors = factors
-        self._question = ask_losses(members, loss_fn, self.names, is_own=is_own)
+        self._stacked_losses = stacked_losses(members, loss_fn, self.names, is_own=is_own)
         self._is_compiled = compile
-        self._look = Look(members.structure)
-        self._compiled_losses, self._compiled_slopes = self._question.of_all, self._forward_slopes
+        self._evaluation = IsolatedEvaluation(members.structure)
+        self._compiled_losses, self._compiled_slopes = self._stacked_losses.of_all, self._forward_slopes
         if compile:
             self._compiled_losses = torch.compile(self._compiled_losses)
             self._compiled_slopes = torch.compile(self._compiled_slopes)
 
     @property
     def is_vmapped(self) -> bool:
-        """Whether the members are evaluated together; until the first step, as far as is known."""
-        return self._question.is_vmapped
+        """Whether the members are evaluated together; True until the first step, which decides it."""
+        return self._stacked_losses.is_vmapped
 
     @property
     def can_be_captured(self) -> bool:
-        """Whether a step can be replayed: random numbers that must be drawn twice alike cannot."""
-        return not self._look.is_random
+        """Whether a step can be captured in a CUDA graph, which cannot draw the same random numbers twice."""
+        return not self._evaluation.is_random
 
     def step(self, batch: Any) -> None:
-        """Take one step of every member; nothing waits for the device."""
+        """Take one step of every member, without a host sync."""
         if not self._is_compiled:
             self._step(batch)
             return
@@ -108,7 +113,7 @@ class Ensemble:
         gradients = self._weighted_gradients(losses)
         for buffer, old in zip(buffers, kept, strict=True):
             buffer.copy_(torch.where(_spread(self.controller.is_good, buffer), buffer, old))
-        seed = self._look.seed() if self._needs_slopes else 0
+        seed = self._evaluation.seed() if self._needs_slopes else 0
         before = self._before(second, gradients, seed)
         if self._clip_norm is not None:
             gradients = _clipped(gradients, self._clip_norm)
@@ -119,7 +124,7 @@ class Ensemble:
             self.controller.learn_slopes(self._after(second, before, seed))
 
     def _take_step(self) -> None:
-        """The optimizer's step; where members have rates of their own, that much of it."""
+        """The optimizer's step, times each member's rate factor."""
         if self._rate_factors is None:
             self.optimizer.step()
             return
@@ -134,21 +139,21 @@ class Ensemble:
 
     def _losses(self, batch: Any) -> Tensor:
         if not self._may_compile:
-            found: Tensor = self._question.of_all(batch)
+            found: Tensor = self._stacked_losses.of_all(batch)
             return found
         compiled: Tensor = self._compiled_losses(batch)
         return compiled
 
     @property
     def _may_compile(self) -> bool:
-        return self._is_compiled and self._question.is_settled and self._question.is_vmapped
+        return self._is_compiled and self._stacked_losses.is_settled and self._stacked_losses.is_vmapped
 
     def _batches(self, batch: Any) -> tuple[Any, Any]:
         if not self._is_halved:
             return batch, batch
         if not self._is_own:
             return halve(batch)
-        halve(tuple(tensor[0] for tensor in batch))  # refuses what cannot be halved
+        halve(tuple(tensor[0] for tensor in batch))  # raises for what cannot be halved
         return tuple(_first_half(tensor) for tensor in batch), tuple(_second_half(tensor) for tensor in batch)
 
     def _weighted_gradients(self, losses: Tensor) -> list[Tensor]:
@@ -169,12 +174,12 @@ class Ensemble:
     # slopes -------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _aside(self, seed: int) -> Iterator[None]:
-        """What is evaluated inside leaves buffers and random numbers alone, and draws the same with the same seed."""
+    def _isolated(self, seed: int) -> Iterator[None]:
+        """Evaluations inside leave buffers and random streams as they are, and draw the same with the same seed."""
         buffers = self.members.buffers
         kept = [buffer.clone() for buffer in buffers]
         try:
-            with self._look.aside(seed):
+            with self._evaluation.isolated(seed):
                 yield
         finally:
             for buffer, old in zip(buffers, kept, strict=True):
@@ -184,7 +189,7 @@ class Ensemble:
         """Before the step: the losses of the second half if slopes are realised, else the slopes, (K, m)."""
         if not self._needs_slopes:
             return None
-        with self._aside(seed):
+        with self._isolated(seed):
             if self._slopes == "realized":
                 with torch.no_grad():
                     return self._losses(second)
@@ -207,7 +212,7 @@ class Ensemble:
         assert before is not None
         if self._slopes != "realized":
             return torch.nan_to_num(before.double(), nan=0.0, posinf=0.0, neginf=0.0)
-        with self._aside(seed), torch.no_grad():
+        with self._isolated(seed), torch.no_grad():
             return realized_slopes(before, self._losses(second), self._step_size())
 
     def _step_size(self) -> float | Tensor:
@@ -221,7 +226,7 @@ class Ensemble:
         try:
             return self._compiled_slopes(batch, gradients)
         except RuntimeError as error:
-            from torch._dynamo.exc import TorchDynamoException  # not for those who never compile
+            from torch._dynamo.exc import TorchDynamoException  # slow to import
 
             if not isinstance(error, TorchDynamoException):
                 raise
@@ -244,7 +249,7 @@ class Ensemble:
 
         def losses(moved: dict[str, Tensor]) -> Tensor:
             still = {name: tensor.clone() for name, tensor in stacked.items() if name not in moved}
-            found: Tensor = self._question.of_all(batch, {**still, **moved})
+            found: Tensor = self._stacked_losses.of_all(batch, {**still, **moved})
             return found
 
         slopes: Tensor = torch.func.jvp(losses, (at,), (along,))[1]
@@ -269,7 +274,7 @@ class Ensemble:
         self.controller.take({name: state[name].to(self.device) for name, _ in self.controller.named_buffers()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another ensemble was."""
+        """Continue from a saved state."""
         with torch.no_grad():
             for name, tensor in self.members.stacked.items():
                 tensor.copy_(state["members"][name])
@@ -296,7 +301,7 @@ def _on_device(method: Method[Any], device: torch.device) -> Method[Any]:
 
 
 def _gradients(loss: Tensor, parameters: list[Tensor], retain_graph: bool = False) -> list[Tensor]:
-    """Those of a scalar; 0 for a parameter it does not depend on."""
+    """The gradients of a scalar; 0 for a parameter it does not depend on."""
     found = torch.autograd.grad(loss, parameters, retain_graph=retain_graph, allow_unused=True, materialize_grads=True)
     return list(found)
 
@@ -344,3 +349,60 @@ def _first_half(tensor: Tensor) -> Tensor:
 
 def _second_half(tensor: Tensor) -> Tensor:
     return tensor[:, (tensor.shape[1] + 1) // 2 :]
+
+
+# the optimizer ------------------------------------------------------------------------------------------------
+
+
+def make_optimizer(factory: Any, parameters: list[Tensor]) -> torch.optim.Optimizer:
+    """Make the optimizer; on a GPU in the form that can be captured in a CUDA graph.
+
+    Raises:
+        InputError: The factory gives no optimizer, or one of other parameters.
+        UnsupportedError: An optimizer that would mix the models.
+    """
+    make: Any = factory
+    optimizer = make(parameters) if callable(make) else None
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        found = make if optimizer is None else optimizer
+        raise InputError(
+            f"optimizer: expected a function from parameters to an optimizer, such as lambda parameters: "
+            f"torch.optim.SGD(parameters, lr=0.1), found {type(found).__name__}."
+        )
+    mine = {id(parameter) for parameter in parameters}
+    if any(id(p) not in mine for group in optimizer.param_groups for p in group["params"]):
+        raise InputError("optimizer: expected one that trains the parameters it was given, found others in it.")
+    name = type(optimizer).__name__
+    if name not in ELEMENTWISE:
+        raise UnsupportedError(
+            f"optimizer: {name} may mix the stacked models, which are to train as if each were alone; use one of "
+            f"{', '.join(ELEMENTWISE)}, or ferero.sweep, which trains them one by one."
+        )
+    if parameters[0].is_cuda:
+        make_capturable(optimizer, parameters[0].device)
+    return optimizer
+
+
+def make_capturable(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Put learning rates on the GPU as tensors, and choose the form of the step that can be captured."""
+    for group in optimizer.param_groups:
+        group["lr"] = torch.as_tensor(group["lr"], dtype=torch.float32, device=device)
+        if "fused" in group:
+            group["fused"], group["foreach"] = True, False
+        if "capturable" in group:
+            group["capturable"] = True  # torch's Adam insists on it, fused or not
+    for state in optimizer.state.values():
+        if "step" in state:  # on the host in Adagrad, and after a run on a CPU
+            state["step"] = state["step"].to(device, torch.float32)
+    quiet: Any = optimizer
+    quiet._warned_capturable_if_run_uncaptured = True  # of the few steps before the capture
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any], device: torch.device) -> None:
+    """Continue from a saved state, in the form of this optimizer whatever device the other ran on."""
+    forms = [{key: group[key] for key in _FORMS if key in group} for group in optimizer.param_groups]
+    optimizer.load_state_dict(dict(state))
+    for group, form in zip(optimizer.param_groups, forms, strict=True):
+        group.update(form)
+    if device.type == "cuda":
+        make_capturable(optimizer, device)

@@ -1,11 +1,11 @@
-"""The step itself, for methods that need more than loss values: gradients of single losses, or what a step did."""
+"""`Stepper`: a whole training step, for methods that read gradients of single losses, or slopes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, distributed, nn
@@ -13,27 +13,63 @@ from torch import Tensor, distributed, nn
 from ferero.errors import InputError, NonFiniteError
 from ferero.methods._method import Method
 from ferero.preference import Preference
-from ferero.training._captured import Captured
-from ferero.training._joint import Step, gather
-from ferero.training._losses import Losses, Reading, check_attached, read_losses
-from ferero.training._observe import Rows, add_to_gradients, average_rows, gramian, jacobian
-from ferero.training._record import tracked
-from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
-from ferero.training._stepper.arguments import check_model, check_options, check_steering
-from ferero.training._stepper.branch import Branch, is_capturing
-from ferero.training._stepper.halves import Splitter, halve
-from ferero.training._stepper.look import Look
-from ferero.training._stepper.memory import Memory
-from ferero.training._stepper.saved import load_state, saved_state
-from ferero.training._stepper.slopes import SlopeKind, SlopeMeter
-from ferero.training._stepper.snapshot import Kept
-from ferero.training._stepper.stepped import StepCycle, Stepped
-from ferero.training._stepper.update import Update
-from ferero.training._stepper.wrappers import bare, calling, ddp_of, share_buffers
+from ferero.training._cuda import Branch, Captured, is_capturing
+from ferero.training._distributed import JointLosses, bare, check_ddp_is_called, ddp_of, gather, share_buffers
+from ferero.training._halves import Splitter, halve
+from ferero.training._jacobian import JacobianRows, add_to_gradients, average_rows, gramian, jacobian
+from ferero.training._losses import Losses, LossFunction, Reading, check_attached, read_losses
+from ferero.training._optimizer_update import OptimizerUpdate
+from ferero.training._report import Report
+from ferero.training._slopes import SlopeKind, SlopeMeter
+from ferero.training._snapshot import IsolatedEvaluation, Snapshot
+from ferero.training._stepper_checks import check_model, check_options, check_steering
+from ferero.training._stepper_controller import StepperController
 
-__all__ = ["Stepped", "Stepper"]
 
-LossFunction: TypeAlias = Callable[[Any, Any], Losses]
+@dataclass(frozen=True, eq=False)
+class Stepped:
+    """What a call of `Stepper.step` did.
+
+    Attributes:
+        losses: F of the batch, or of its first half, (m,); means over all ranks.
+        weights: Those of this step, (m,).
+        multipliers: ``[lam_f; lam_g; lam_h]``, (k + m_g + m_h,); None for methods that have none.
+        stepped: Whether the optimizer took a step: once in ``accumulate`` calls.
+        skipped: Whether the call was left out because something was not finite; in a captured graph a tensor.
+    """
+
+    losses: Tensor
+    weights: Tensor
+    multipliers: Tensor | None
+    stepped: bool
+    skipped: bool | Tensor
+    preference: Preference = field(repr=False)
+
+    @property
+    def violation(self) -> Tensor:
+        """``[G]_+`` then ``|H|`` of the losses, (m_g + m_h,)."""
+        return self.preference.violation(self.losses)
+
+
+@dataclass
+class _StepCycle:
+    """The calls that together make one optimizer step.
+
+    Attributes:
+        snapshot: The buffers before the first call.
+        calls: The number of calls so far.
+        proposal: What the controller commits once the step has been taken; the weights first.
+        seconds: The batches on which slopes are measured.
+        is_spoiled: Whether the gramian was not finite.
+        before: Their losses before the step, where those are computed early, (m,).
+    """
+
+    snapshot: Snapshot | None = None
+    calls: int = 0
+    proposal: Sequence[Tensor] = ()
+    seconds: list[Any] = field(default_factory=list)
+    is_spoiled: bool = False
+    before: Tensor | None = None
 
 
 class Stepper:
@@ -47,10 +83,10 @@ class Stepper:
 
     A step in which a loss, a gradient or a weight is not finite is refused: parameters, optimizer, multipliers, slopes
     and buffers stay as they were, and a call that is refused is as if it had not been made (where it raises, the whole
-    cycle of ``accumulate`` calls is). Only what `loss_fn` raises in its last look, after the optimizer's step, comes
-    when that step counts already; a loss that is not finite there is met by the next step. On a GPU a step waits for
-    the device once, to learn this. Captured in a CUDA graph (after some plain steps, with an optimizer that can be
-    captured) it never does: a bad step changes nothing there either, but nobody can raise: see ``out.skipped``.
+    cycle of ``accumulate`` calls is). Only what `loss_fn` raises in its last evaluation, after the optimizer's step,
+    comes when that step counts already; a loss that is not finite there is met by the next step. On a GPU this check
+    is one host sync a step. Captured in a CUDA graph (after some plain steps, with an optimizer that can be captured)
+    a step has none: a bad step changes nothing there either, but raises no error: see ``out.skipped``.
 
     A step is taken in whatever mode the model is, training or not. A name may be absent from the losses, or None,
     except with methods of a gramian: its weight holds, and ``out.losses`` has NaN there.
@@ -121,7 +157,7 @@ class Stepper:
             scaler=scaler,
             generator=generator,
         )
-        self._update = Update(optimizer, clip_norm, scaler, group)
+        self._update = OptimizerUpdate(optimizer, clip_norm, scaler, group)
         parameters = self._update.parameters() if hasattr(optimizer, "param_groups") else []
         check_model(model, optimizer, parameters, method=method, slopes=slopes, step_size=step_size, group=group)
         self.model, self.loss_fn, self.preference, self.optimizer = model, loss_fn, preference, optimizer
@@ -129,13 +165,13 @@ class Stepper:
         self.accumulate, self.on_nonfinite, self.chunk, self.group = accumulate, on_nonfinite, chunk, group
         self._needs_slopes, self._needs_gramian = (part in method.requires for part in ("slopes", "gramian"))
         self._ddp = ddp_of(model)
-        self._look = Look(model.module if self._ddp is model else model, self._sums)
+        self._evaluation = IsolatedEvaluation(model.module if self._ddp is model else model, self._sums)
         self._meter = SlopeMeter(
-            model, self._look, self._sums, kind=slopes, optimizer=optimizer, step_size=step_size, group=group
+            model, self._evaluation, self._sums, kind=slopes, optimizer=optimizer, step_size=step_size, group=group
         )
-        self._memory = Memory(preference, method).to(parameters[0].device)
-        self._captured, self._branch, self._cycle = Captured(), Branch(parameters[0].device), StepCycle()
-        self._no_news = torch.zeros(2, preference.m, dtype=torch.float64, device=parameters[0].device)
+        self._controller = StepperController(preference, method).to(parameters[0].device)
+        self._captured, self._branch, self._cycle = Captured(), Branch(parameters[0].device), _StepCycle()
+        self._nothing_measured = torch.zeros(2, preference.m, dtype=torch.float64, device=parameters[0].device)
 
     def step(self, batch: Any, twin: Any = None) -> Stepped:
         """Zero the gradients, forward, backward, and the optimizer's step.
@@ -149,20 +185,20 @@ class Stepper:
             NonFiniteError: With ``on_nonfinite="raise"``; nothing has changed.
             UnsupportedError: An operator without forward mode, with ``slopes="forward"``.
         """
-        drawn = None if self.generator is None else self.generator.get_state()
-        kept = self._look.keep()
+        random_state = None if self.generator is None else self.generator.get_state()
+        snapshot = self._evaluation.take_snapshot()
         try:
             first, second = self._batches(batch, twin)
             if self._cycle.calls == 0:
                 self.optimizer.zero_grad(set_to_none=True)
-                self._cycle = StepCycle(kept)
-            out = self._call(first, second, kept)
+                self._cycle = _StepCycle(snapshot)
+            out = self._call(first, second, snapshot)
         except BaseException:
             self._abandon()
-            self._redraw(drawn)
+            self._restore_generator(random_state)
             raise
         if out.skipped is True:
-            self._redraw(drawn)
+            self._restore_generator(random_state)
         return out
 
     # what happened -------------------------------------------------------------------------------------
@@ -170,42 +206,30 @@ class Stepper:
     @property
     def weights(self) -> Tensor:
         """Those of the last step, (m,)."""
-        return self._memory.weights.clone()
+        return self._controller.weights.clone()
 
     @property
     def multipliers(self) -> Tensor | None:
         """Those of the last step, (k + m_g + m_h,); None for methods that have none."""
-        return self._memory.multipliers.clone() if self._memory.has_multipliers else None
+        return self._controller.multipliers.clone() if self._controller.has_multipliers else None
 
     @property
     def losses(self) -> Tensor:
         """Today's losses (m,), denoised; NaN for one that never arrived."""
-        record = self._memory.record
-        return torch.where(record.seen > 0, tracked(record), torch.nan)
+        return self._controller.losses
 
     @property
     def violation(self) -> Tensor:
         """``[G]_+`` then ``|H|`` of today's losses, (m_g + m_h,)."""
-        return self.preference.violation(self.losses)
+        return self._controller.violation
 
     def report(self) -> Report:
         """Whether every constraint is met, and what stands in the way where it is not."""
-        memory, losses = self._memory, self.losses
-        none = torch.zeros_like(losses)
-        return make_report(
-            self.preference,
-            diagnosis_of(self.method, self.preference, memory.state.method),
-            memory.record,
-            losses=losses,
-            change=none,
-            multipliers=memory.multipliers,
-            observed=none,
-        )
+        return self._controller.report()
 
     def metrics(self) -> dict[str, float]:
         """Figures for a logger; ``ferero/merit`` is lowest at the best feasible checkpoint."""
-        memory = self._memory
-        return metrics_of(self.preference, self.losses, memory.weights, memory.multipliers, memory.record)
+        return self._controller.metrics()
 
     # checkpoints ---------------------------------------------------------------------------------------
 
@@ -213,29 +237,29 @@ class Stepper:
         """All that the next step depends on, but for model, optimizer, scaler and torch's random numbers.
 
         Raises:
-            InputError: In the middle of ``accumulate`` calls, whose gradients belong to nobody's state.
+            InputError: In the middle of ``accumulate`` calls, whose gradients are in no state dict.
         """
         if self._cycle.calls:
             raise InputError(
                 f"state_dict: expected no gradients in the making, found {self._cycle.calls} of {self.accumulate} "
                 "calls; save after a step whose out.stepped is True."
             )
-        return saved_state(self._memory, self.generator)
+        return self._controller.saved_state(self.generator)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another stepper was.
+        """Continue from a saved state.
 
         Raises:
             InputError: It was saved by another version, or for other losses, other numbers of constraints or another
                 class of method; thresholds and gains may differ.
         """
-        load_state(state, self._memory, self.generator)
-        self._cycle = StepCycle()
+        self._controller.load_saved(state, self.generator)
+        self._cycle = _StepCycle()
 
     # one call ------------------------------------------------------------------------------------------
 
     def _batches(self, batch: Any, twin: Any) -> tuple[Any, Any]:
-        """What the gradient is taken on, and what the slopes are."""
+        """The batch of the gradient, and that of the slopes."""
         if twin is not None and not (self._needs_slopes and self.double_sampling):
             why = (
                 "double_sampling=False" if self._needs_slopes else f"{type(self.method).__name__}, which has no slopes"
@@ -252,37 +276,38 @@ class Stepper:
             raise InputError(f"split: expected a function that gives two halves, found {len(halves)} back.")
         return halves[0], halves[1]
 
-    def _redraw(self, drawn: Tensor | None) -> None:
+    def _restore_generator(self, state: Tensor | None) -> None:
         """Let the generator draw again what a refused call has drawn."""
-        if self.generator is not None and drawn is not None:
-            self.generator.set_state(drawn)
+        if self.generator is not None and state is not None:
+            self.generator.set_state(state)
 
-    def _call(self, first: Any, second: Any, kept: Kept) -> Stepped:
+    def _call(self, first: Any, second: Any, snapshot: Snapshot) -> Stepped:
         cycle = self._cycle
         cycle.seconds.append(second)
-        if is_capturing() and kept.is_empty and self._meter.is_realized and self.accumulate == 1:
+        if is_capturing() and snapshot.is_empty and self._meter.is_realized and self.accumulate == 1:
             with self._branch.beside():
                 cycle.before = self._before([])
         is_last = cycle.calls + 1 == self.accumulate
         with nullcontext() if is_last or self._ddp is None or self._needs_gramian else self._ddp.no_sync():
             reading = self._forward(first)
-            joint, _ = gather(reading, self._no_news, self.group)
+            joint, _ = gather(reading, self._nothing_measured, self.group)
             is_late = is_capturing() or (joint.means.is_cuda and self.accumulate == 1)
             if not is_late and not bool(torch.isfinite(joint.means).all()):
-                kept.put_back()
+                snapshot.restore()
                 cycle.seconds.pop()
                 return _of_present(self._refuse(joint.means, self._bad_losses(joint.means)), joint.counts)
             self._add_gradient(reading, joint)
         cycle.calls += 1
-        out = self._finish(joint.means) if is_last else self._told(joint.means, cycle.proposal)
+        out = self._finish(joint.means) if is_last else self._stepped(joint.means, cycle.proposal)
         return _of_present(out, joint.counts)
 
     def _forward(self, batch: Any) -> Reading:
-        """The losses with the graph; for a gramian of the bare module, whose backward passes no wrapper may see."""
+        """The losses with the graph; for a gramian those of the bare module: a wrapper would average the gradients."""
         if self._needs_gramian:
             losses = self.loss_fn(bare(self.model), batch)
         else:
-            with calling(self._ddp if self._ddp is self.model else None):  # a hook inside torch.compile is a new graph
+            ddp = self._ddp if self._ddp is self.model else None  # inside torch.compile a hook would break the graph
+            with check_ddp_is_called(ddp):
                 losses = self.loss_fn(self.model, batch)
         check_attached(losses, self.preference.names)
         reading = self._read(losses)
@@ -297,8 +322,8 @@ class Stepper:
         return reading
 
     def _read(self, losses: Losses) -> Reading:
-        is_alone = self._ddp is None
-        return read_losses(losses, None, self.preference.names, self._memory.weights.device, keep_graph=not is_alone)
+        device = self._controller.weights.device
+        return read_losses(losses, None, self.preference.names, device, keep_graph=self._ddp is not None)
 
     def _sums(self, model: nn.Module, batches: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
         """Sums of the losses over batches, and in how many each occurred, (m,); None for all."""
@@ -310,11 +335,11 @@ class Stepper:
         counts = [torch.ones_like(r.values.detach()) if r.counts is None else r.counts for r in readings]
         return sums, torch.stack(counts).sum(dim=0)
 
-    def _add_gradient(self, reading: Reading, joint: Step) -> None:
+    def _add_gradient(self, reading: Reading, joint: JointLosses) -> None:
         """Add the gradient of this batch's weighted losses to that of the cycle; at its first call find the weights."""
         cycle, parameters = self._cycle, self._update.parameters()
         own = self._update.scale(reading.values if joint.share is None else reading.values * joint.share)
-        rows: Rows | None = None
+        rows: JacobianRows | None = None
         if not cycle.proposal and self._needs_gramian:
             rows = average_rows(jacobian(own, parameters, self.chunk), parameters, len(own), self.group)
             scale = self._update.scale(torch.ones_like(own[0]))
@@ -331,24 +356,26 @@ class Stepper:
             weights = torch.ones_like(weights[:1])
         add_to_gradients(parameters, rows, weights)
 
-    def _propose(self, joint: Step, K: Tensor | None) -> Sequence[Tensor]:
-        memory, counts = self._memory, joint.counts
-        if memory.weights.device != joint.means.device:
-            memory.to(joint.means.device)
+    def _propose(self, joint: JointLosses, K: Tensor | None) -> Sequence[Tensor]:
+        controller, counts = self._controller, joint.counts
+        if controller.weights.device != joint.means.device:
+            controller.to(joint.means.device)
         if K is not None:
             self._cycle.is_spoiled = not bool(torch.isfinite(K).all())
-            return memory.hold() if self._cycle.is_spoiled else memory.propose(joint.means, counts, K)
+            if self._cycle.is_spoiled:
+                return controller.propose_nothing()
+            return controller.propose(joint.means, counts, K)
         inputs = (joint.means,) if counts is None else (joint.means, counts)
-        key = (memory.weights.data_ptr(), joint.means.dtype, len(inputs))
+        key = (controller.weights.data_ptr(), joint.means.dtype, len(inputs))
         with torch.no_grad():
             if is_capturing():
-                return memory.propose(joint.means, counts, branch=self._branch)
-            return self._captured(key, memory.propose, *inputs)
+                return controller.propose(joint.means, counts, branch=self._branch)
+            return self._captured(key, controller.propose, *inputs)
 
     # the optimizer's step --------------------------------------------------------------------------------
 
     def _finish(self, means: Tensor) -> Stepped:
-        """Take the step if everything is finite, and see what it did."""
+        """Take the step if everything is finite, and measure its slopes."""
         cycle, update, parameters = self._cycle, self._update, self._update.parameters()
         update.unscale()
         before = self._before(parameters) if cycle.before is None else cycle.before
@@ -362,33 +389,33 @@ class Stepper:
         update.take(parameters, where)
         try:
             slopes = self._meter.after(cycle.seconds, before) if self._needs_slopes else None
-        except BaseException:  # the step has been taken, so it counts; what it did is not known
-            self._memory.accept(cycle.proposal, torch.zeros_like(self._memory.slopes), where)
-            self._cycle = StepCycle()
+        except BaseException:  # the step has been taken, so it counts; its slopes are not known
+            self._controller.commit(cycle.proposal, torch.zeros_like(self._controller.slopes), where)
+            self._cycle = _StepCycle()
             raise
-        self._memory.accept(cycle.proposal, slopes, where)
-        if where is not None and cycle.kept is not None:
-            cycle.kept.put_back(unless=where)
-        self._cycle = StepCycle()
-        return self._told(means, cycle.proposal, stepped=True, skipped=False if where is None else ~where)
+        self._controller.commit(cycle.proposal, slopes, where)
+        if where is not None and cycle.snapshot is not None:
+            cycle.snapshot.restore(unless=where)
+        self._cycle = _StepCycle()
+        return self._stepped(means, cycle.proposal, stepped=True, skipped=False if where is None else ~where)
 
     def _before(self, parameters: Sequence[Tensor]) -> Tensor:
-        """What there is to know of the second batches before the step, (m,), or nothing, (0,)."""
+        """What the slopes need of the second batches before the step, (m,); (0,) for methods without slopes."""
         if not self._needs_slopes:
-            return self._no_news.new_zeros(0)
+            return self._nothing_measured.new_zeros(0)
         return self._meter.before(self._cycle.seconds, parameters)
 
-    def _told(
+    def _stepped(
         self, means: Tensor, proposal: Sequence[Tensor], *, stepped: bool = False, skipped: bool | Tensor = False
     ) -> Stepped:
-        weights, multipliers = proposal[:2] if proposal else (self._memory.weights, self._memory.multipliers)
-        found = multipliers.clone() if self._memory.has_multipliers else None
-        return Stepped(means, weights.clone(), found, stepped, skipped, self.preference)
+        weights, multipliers = proposal[:2] if proposal else (self._controller.weights, self._controller.multipliers)
+        own = multipliers.clone() if self._controller.has_multipliers else None
+        return Stepped(means, weights.clone(), own, stepped, skipped, self.preference)
 
     # what is not finite ----------------------------------------------------------------------------------
 
     def _refuse_step(self, means: Tensor, before: Tensor) -> Stepped:
-        """Give up a whole cycle."""
+        """Give up a whole cycle, and say what was not finite."""
         weights = self._cycle.proposal[0]
         what = self._bad_losses(means) or "the gradient"
         if what == "the gradient" and not bool(torch.isfinite(weights).all()):
@@ -404,24 +431,24 @@ class Stepper:
                 f"step: not finite: {what}; nothing was updated. Lower the learning rate, look for the batch, or pass "
                 f'on_nonfinite="skip".{self._unbounded()}'
             )
-        self._memory.skip()
-        return self._told(means, self._cycle.proposal, skipped=True)
+        self._controller.count_skipped()
+        return self._stepped(means, self._cycle.proposal, skipped=True)
 
     def _unbounded(self) -> str:
-        """What else may be the matter where multipliers grow without end."""
+        """Advice for a method whose multipliers may grow without bound."""
         if getattr(self.method, "bound", 0.0) is not None or not self.preference.m_g + self.preference.m_h:
             return ""
         name = type(self.method).__name__
         return f" If a constraint cannot be met, its multiplier grows without end: {name}(bound=10.0) stops that."
 
     def _abandon(self) -> None:
-        """Everything as it was before the cycle."""
+        """Roll back to before the cycle."""
         self._branch.join()
-        if self._cycle.kept is not None:
-            self._cycle.kept.put_back()
+        if self._cycle.snapshot is not None:
+            self._cycle.snapshot.restore()
         self._update.give_up()
         self.optimizer.zero_grad(set_to_none=True)
-        self._cycle = StepCycle()
+        self._cycle = _StepCycle()
 
     def _bad_losses(self, means: Tensor) -> str:
         """The names of losses that are not finite."""

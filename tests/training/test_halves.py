@@ -12,7 +12,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from ferero.errors import InputError
-from ferero.training._stepper.halves import halve
+from ferero.training._halves import halve
 
 Pair = namedtuple("Pair", "x y")
 

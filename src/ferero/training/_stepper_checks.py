@@ -1,4 +1,4 @@
-"""What a stepper refuses at once."""
+"""Checks of what a stepper, or `train_front`, is built with."""
 
 from __future__ import annotations
 
@@ -15,18 +15,16 @@ from ferero.methods import check_understood
 from ferero.methods._method import Method, check_method
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
-from ferero.training._stepper.slopes import SlopeKind
-from ferero.training._stepper.wrappers import check_wrapping
-
-__all__ = ["check_model", "check_options", "check_steering"]
+from ferero.training._distributed import ddp_of, is_fsdp1, is_sharded, ranks_of
+from ferero.training._slopes import SlopeKind
 
 
 def check_steering(method: Method[Any], preference: Preference) -> None:
-    """Refuse a method that is none, or does not know the preference.
+    """Refuse what is no preference or no method, and a method that does not support the preference.
 
     Raises:
         InputError: No single preference, or no instance of a method.
-        UnsupportedError: The method says so, or the preference speaks of metrics.
+        UnsupportedError: The method says so, or the preference bounds metrics.
     """
     if not isinstance(preference, Preference):
         raise InputError(f"preference: {no_preference(preference)}.")
@@ -54,7 +52,7 @@ def check_options(
     scaler: Any,
     generator: Any,
 ) -> None:
-    """Refuse values that mean nothing.
+    """Refuse options of a wrong kind or range.
 
     Raises:
         InputError: Naming the argument.
@@ -90,11 +88,11 @@ def check_model(
     step_size: float | None,
     group: distributed.ProcessGroup | None,
 ) -> None:
-    """Refuse models and optimizers with which the step could not be right.
+    """Refuse models and optimizers for which the step would be wrong.
 
     Raises:
         InputError: No module, no optimizer, or nothing to train.
-        UnsupportedError: See `check_wrapping`.
+        UnsupportedError: LBFGS, or a wrapper that `_check_wrapper` refuses.
     """
     if not isinstance(model, nn.Module):
         raise InputError(f"model: expected a torch.nn.Module, found {type(model).__name__}; wrap it in one.")
@@ -103,7 +101,10 @@ def check_model(
     if not parameters:
         raise InputError("optimizer: expected parameters that require a gradient, found none.")
     if not {id(p) for p in parameters} & {id(p) for p in model.parameters()}:
-        raise InputError("optimizer: expected parameters of the model among its own, found none; is it another's?")
+        raise InputError(
+            "optimizer: expected parameters of the model among its own, found none; was this optimizer "
+            "built for another model?"
+        )
     if isinstance(optimizer, torch.optim.LBFGS):
         raise UnsupportedError("optimizer: LBFGS evaluates its losses itself; take one that steps on given gradients.")
     whole, has_slopes = None, "slopes" in method.requires
@@ -111,10 +112,10 @@ def check_model(
         whole = f"the gramian of {type(method).__name__}"
     elif has_slopes and slopes != "realized":
         whole = f'slopes="{slopes}"'
-    looks_twice = has_slopes and slopes == "realized"
-    if looks_twice and step_size is None:
+    is_realized = has_slopes and slopes == "realized"
+    if is_realized and step_size is None:
         _check_rates(optimizer)
-    check_wrapping(model, parameters, group=group, whole=whole, looks_twice=looks_twice)
+    _check_wrapper(model, parameters, group=group, whole=whole, is_realized=is_realized)
 
 
 def _check_rates(optimizer: torch.optim.Optimizer) -> None:
@@ -125,4 +126,48 @@ def _check_rates(optimizer: torch.optim.Optimizer) -> None:
             f"slopes: they are divided by the first group's learning rate, {rates[0]:g}, and others are up to "
             f"{max(rates):g}; pass step_size= (that of the parameters that matter), or list their group first.",
             stacklevel=4,
+        )
+
+
+def _check_wrapper(
+    model: nn.Module,
+    parameters: Sequence[Tensor],
+    *,
+    group: distributed.ProcessGroup | None,
+    whole: str | None,
+    is_realized: bool,
+) -> None:
+    """Refuse wrappers under which the step would be wrong.
+
+    m backward passes through a wrapper that averages gradients over ranks average the wrong thing, and forward mode
+    does not go through one at all. So these run on the bare module, which sharded parameters do not have.
+
+    Args:
+        model: As the user wraps it.
+        parameters: Those that are trained.
+        group: The processes that train together.
+        whole: What needs whole parameters and gradients of single losses, in words; None for nothing.
+        is_realized: Whether losses are evaluated before and after the step, without a backward pass in between.
+
+    Raises:
+        UnsupportedError: Saying what to do instead.
+    """
+    sharded = is_sharded(model, parameters)
+    if whole is not None and sharded:
+        raise UnsupportedError(
+            f"model: {whole} needs whole parameters, found them sharded (FSDP or DTensor), where backward passes for "
+            "single losses could not be right; wrap the model in DistributedDataParallel, or take a method of values "
+            'or slopes with slopes="realized".'
+        )
+    if is_realized and any(is_fsdp1(module) for module in model.modules()):
+        raise UnsupportedError(
+            "model: FullyShardedDataParallel keeps gathered parameters after a forward pass, so that losses after a "
+            "step could be those before it; use torch.distributed.fsdp.fully_shard instead."
+        )
+    ranks = ranks_of(group)
+    if ranks > 1 and ddp_of(model) is None and not sharded:
+        raise UnsupportedError(
+            f"model: {ranks} processes train together, but nothing keeps their models the same: found "
+            f"{type(model).__name__}, neither DistributedDataParallel nor sharded by fully_shard; wrap it, or pass "
+            "group= with this process alone."
         )

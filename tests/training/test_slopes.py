@@ -1,4 +1,4 @@
-"""Gramian and slopes of any model: three ways to the same numbers, whatever the parameters are."""
+"""Slopes of any model: three ways to the same numbers, whatever the parameters are."""
 
 from __future__ import annotations
 
@@ -6,123 +6,13 @@ from itertools import pairwise
 
 import pytest
 import torch
+from tests.training.zoo import batch, dense, gradients_at, losses_of, make, relative
 from torch import nn
 from torch.nn import functional
 
 from ferero.errors import UnsupportedError
-from ferero.training._observe import (
-    add_to_gradients,
-    forward_slopes,
-    gramian,
-    jacobian,
-    jacobian_slopes,
-    realized_slopes,
-)
-
-
-class Zoo(nn.Module):
-    """A shared trunk with BatchNorm, private heads, tied and frozen layers, and one that nobody uses."""
-
-    def __init__(self, kind="all"):
-        super().__init__()
-        self.trunk, self.norm = nn.Linear(5, 8), nn.BatchNorm1d(8)
-        self.heads = nn.ModuleList(nn.Linear(8, 1) for _ in range(3))
-        self.tied, self.frozen, self.unused = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(4, 4)
-        self.again = nn.Linear(8, 8)
-        self.again.weight = self.tied.weight
-        self.frozen.requires_grad_(False)
-        self.kind = kind
-
-    def forward(self, x):
-        hidden = torch.tanh(self.trunk(x))
-        hidden = self.norm(hidden) if self.kind != "plain" else hidden
-        hidden = self.frozen(self.again(torch.tanh(self.tied(hidden))))
-        return torch.cat([head(hidden) for head in self.heads], dim=1)
-
-
-def make(kind="all"):
-    torch.manual_seed(0)
-    return Zoo(kind).double()
-
-
-def losses_of(model, x):
-    return (model(x) - torch.tensor([1.0, -1.0, 0.5], dtype=x.dtype)).square().mean(dim=0)
-
-
-def batch(n=12, seed=1):
-    return torch.randn(n, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-
-
-def trained(model):
-    return [p for p in model.parameters() if p.requires_grad]
-
-
-def dense(rows, parameters):
-    return torch.cat(
-        [
-            torch.zeros(3, p.numel()).double() if r is None else r.flatten(1)
-            for r, p in zip(rows, parameters, strict=True)
-        ],
-        dim=1,
-    )
-
-
-def relative(one, other):
-    return float((one - other).norm() / other.norm())
-
-
-def gradients_at(model, x, weights=(0.5, 0.2, 0.3)):
-    parameters = trained(model)
-    model.zero_grad()
-    (torch.tensor(weights, dtype=x.dtype) * losses_of(model, x)).sum().backward()
-    return parameters, [p.grad for p in parameters]
-
-
-@pytest.mark.parametrize("chunk", [1, 2, 3, 7])
-def test_rows_are_the_gradients_of_each_loss(chunk):
-    model, x = make(), batch()
-    parameters = trained(model)
-    rows = jacobian(losses_of(model, x), parameters, chunk)
-    for i in range(3):
-        model.zero_grad()
-        losses_of(model, x)[i].backward()
-        for row, parameter in zip(rows, parameters, strict=True):
-            expected = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
-            torch.testing.assert_close(torch.zeros_like(parameter) if row is None else row[i], expected)
-    unused = {id(p) for p in model.unused.parameters()}
-    assert {id(p) for p, row in zip(parameters, rows, strict=True) if row is None} == unused
-    private = rows[[id(p) for p in parameters].index(id(model.heads[0].weight))]
-    assert bool((private[1:] == 0).all())
-
-
-def test_the_gramian_is_that_of_the_whole_jacobian():
-    model, x = make(), batch()
-    losses = losses_of(model, x)
-    rows = jacobian(losses, trained(model))
-    J = dense(rows, trained(model))
-    torch.testing.assert_close(gramian(rows, losses), J @ J.mT, rtol=1e-12, atol=0)
-
-
-def test_the_gramian_is_in_float64_whatever_the_model_is():
-    model, x = make().float(), batch().float()
-    losses = losses_of(model, x)
-    K = gramian(jacobian(losses, trained(model)), losses)
-    assert K.dtype == torch.float64
-    assert torch.linalg.eigvalsh(K).min() > 0
-
-
-def test_weighted_rows_are_the_gradient_of_the_weighted_loss():
-    model, x = make(), batch()
-    parameters, expected = gradients_at(model, x)
-    expected = [None if g is None else g.clone() for g in expected]
-    model.zero_grad()
-    add_to_gradients(
-        parameters, jacobian(losses_of(model, x), parameters), torch.tensor([0.5, 0.2, 0.3], dtype=torch.float64)
-    )
-    for parameter, g in zip(parameters, expected, strict=True):
-        assert (parameter.grad is None) == (g is None)
-        if g is not None:
-            torch.testing.assert_close(parameter.grad, g)
+from ferero.training._jacobian import gramian, jacobian
+from ferero.training._slopes import forward_slopes, jacobian_slopes, realized_slopes
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])

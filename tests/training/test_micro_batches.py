@@ -1,4 +1,4 @@
-"""Cycles of micro-batches that an optimizer's step cuts short, and optimizers that have no say in them."""
+"""Cycles of micro-batches that an optimizer's step ends early, and optimizers whose steps end none."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from torch import nn
 
 import ferero
 from ferero.training import Steer
-from ferero.training._cycle import Cycle
-from ferero.training._leaves import Leaves
+from ferero.training._micro_batches import Leaves, MicroBatchCycle
 
 f = ferero.objectives("a", "b")
 WISH = ferero.Preference(f, [f.a <= 0.5])
@@ -253,14 +252,14 @@ def test_a_compiled_step_ends_a_cycle_as_well():
 
 
 def test_a_whole_cycle_is_never_corrected_and_nothing_is_asked_of_the_device():
-    cycle, x = Cycle(), leaf()
+    cycle, x = MicroBatchCycle(), leaf()
     optimizer = still(x)
     for _ in range(5):
         for _ in range(4):
             cycle.count(x.sum())
-        assert not cycle.is_cut_by(optimizer, 4)
+        assert not cycle.is_ended_early_by(optimizer, 4)
     cycle.count(x.sum())
-    assert cycle.is_cut_by(optimizer, 4)
+    assert cycle.is_ended_early_by(optimizer, 4)
 
 
 def test_nothing_is_kept_alive():

@@ -1,4 +1,4 @@
-"""Where the batches of many models come from: any loader, or tensors that stay on the device."""
+"""The batches of an ensemble: from any loader, or from tensors that stay on the device."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from torch import Tensor
 from ferero.errors import InputError
 from ferero.training._evaluate import moved
 
-__all__ = ["Batches", "LoaderBatches", "Order", "TensorBatches", "read_batches", "read_examples"]
-
 _LARGE = 2048  # examples at a time where no gradient is needed
-_SHARED = 0  # the seed of an order that all share: whoever else is trained, it is the same
+_SHARED = 0  # the seed of an order that all members share
 Order: TypeAlias = Literal["shared", "seed"]
 
 
-class Batches(Protocol):
-    """The batches of an epoch, on the device.
+class BatchSource(Protocol):
+    """Gives the batches of an epoch, on the device.
 
     Attributes:
         is_own: Whether every member has a batch of its own.
@@ -29,23 +27,23 @@ class Batches(Protocol):
 
     @property
     def steps(self) -> int | None:
-        """How many an epoch has; None where that is not known beforehand."""
+        """The number of batches in an epoch; None if unknown."""
 
     def epoch(self, number: int) -> Iterator[Any]:
-        """Those of one epoch."""
+        """The batches of one epoch."""
 
     def whole(self) -> Iterator[Any]:
-        """All examples once, the same for every member: for evaluation, which no epoch notices."""
+        """All examples once, the same for every member; for evaluation, which leaves the next epoch as it is."""
 
     def state(self) -> list[Tensor]:
-        """Where the next epoch begins, besides its number."""
+        """What the next epoch depends on, besides its number."""
 
     def go_on(self, state: list[Tensor]) -> None:
-        """Begin there."""
+        """Restore that."""
 
 
 class LoaderBatches:
-    """Those of a loader, moved to the device; in the order it gives them, the same for all members."""
+    """The batches of a loader, moved to the device; in its order, the same for all members."""
 
     def __init__(self, loader: Iterable[Any], device: torch.device) -> None:
         self._loader, self._device, self.is_own = loader, device, False
@@ -67,7 +65,7 @@ class LoaderBatches:
             yield moved(batch, self._device)
 
     def whole(self) -> Iterator[Any]:
-        """One pass over the loader, which draws no random numbers for good."""
+        """One pass over the loader, whose generators are then restored."""
         state = self.state()
         try:
             for batch in self._loader:
@@ -76,11 +74,11 @@ class LoaderBatches:
             self.go_on(state)
 
     def state(self) -> list[Tensor]:
-        """That of the loader's own generators."""
+        """The states of the loader's own generators."""
         return [generator.get_state() for generator in self._generators()]
 
     def go_on(self, state: list[Tensor]) -> None:
-        """Set them."""
+        """Restore them."""
         for generator, its_state in zip(self._generators(), state, strict=False):
             generator.set_state(its_state)
 
@@ -94,9 +92,9 @@ class LoaderBatches:
 
 
 class TensorBatches:
-    """Examples that stay on the device, dealt anew at every epoch; what is left over at its end is left out.
+    """Examples that stay on the device, shuffled at every epoch; an incomplete last batch is dropped.
 
-    The order is a function of seed and epoch alone, so a run that goes on sees what it would have seen.
+    The order depends on seed and epoch only, so a resumed run sees the batches that it would have seen.
 
     Args:
         tensors: (n, ...) each.
@@ -137,7 +135,7 @@ class TensorBatches:
         yield from zip(*(torch.split(tensor, size) for tensor in self._tensors), strict=True)
 
     def state(self) -> list[Tensor]:
-        """Nothing."""
+        """Nothing: the order follows from the epoch's number."""
         return []
 
     def go_on(self, state: list[Tensor]) -> None:
@@ -151,7 +149,7 @@ class TensorBatches:
 def read_batches(
     loader: Any, size: int | None, order: Order, device: torch.device, seeds: list[int], what: str = "loader"
 ) -> LoaderBatches | TensorBatches:
-    """The batches behind what a user passes.
+    """Read what a user passes as training data.
 
     Args:
         loader: An iterable of batches, or a tuple of tensors (n, ...).
@@ -162,7 +160,7 @@ def read_batches(
         what: The argument's name, for messages.
 
     Raises:
-        InputError: What is neither, a batch that is too large, or an order that a loader cannot give.
+        InputError: Neither a loader nor tensors, a batch that is too large, or an order that a loader cannot give.
     """
     if isinstance(loader, tuple) and loader and all(isinstance(part, Tensor) for part in loader):
         n = _one_length(loader, what)
@@ -176,19 +174,19 @@ def read_batches(
         )
     if size is not None:
         raise InputError(
-            f"batch_size: expected None with a loader, which has its own, found {size!r}; data to be dealt in batches "
-            "are passed as a tuple of tensors."
+            f"batch_size: expected None with a loader, which has its own, found {size!r}; data to be split into "
+            "batches are passed as a tuple of tensors."
         )
     if not isinstance(loader, Iterable) or iter(loader) is loader:
         raise InputError(
-            f"{what}: expected a loader that can be gone through once an epoch, or a tuple of tensors, found "
+            f"{what}: expected a loader that can be iterated once an epoch, or a tuple of tensors, found "
             f"{type(loader).__name__}; pass a DataLoader or a list of batches."
         )
     return LoaderBatches(loader, device)
 
 
 def read_examples(data: Any, device: torch.device, what: str) -> LoaderBatches | TensorBatches:
-    """The same for data that are only evaluated, in batches of whatever size."""
+    """Read data that are only evaluated, in batches of any size."""
     is_tensors = isinstance(data, tuple) and bool(data) and all(isinstance(part, Tensor) for part in data)
     if is_tensors and _one_length(data, what) == 0:
         raise InputError(f"{what}: expected at least one example, found none.")

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from ferero.training._ensemble.optimizer import ELEMENTWISE, load_optimizer, make_capturable
+from ferero.training._ensemble import ELEMENTWISE, load_optimizer, make_capturable
 
 CPU = torch.device("cpu")
 

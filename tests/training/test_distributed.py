@@ -1,4 +1,4 @@
-"""What ranks compare before the first step, with the other ranks' numbers made up; `distributed` has real ones."""
+"""What ranks average and what they compare, with the other ranks' numbers made up; `distributed` has real ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,41 @@ import torch
 import ferero
 from ferero.errors import InputError
 from ferero.training import Steer
-from ferero.training import _agreement as agreement
-from ferero.training import _joint as joint
+from ferero.training import _distributed as several
 from ferero.training import _steer as steer_module
-from ferero.training._agreement import check_agreement, traits_of
+from ferero.training._distributed import check_agreement, gather, traits_of
+from ferero.training._losses import Reading
 
 f = ferero.objectives("a", "b")
 WISH = ferero.Preference(f, [f.a <= 0.5])
 THREE = ferero.objectives("a", "b", "c")
+
+
+def tensor(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+@pytest.fixture
+def with_another_rank(monkeypatch):
+    """A second rank whose payload (sums, counts, measured times counts, counts) is added to this one's."""
+    other = torch.stack([tensor(8.0, 0.0, 5.0), tensor(4.0, 0.0, 1.0), tensor(0.6, 0.0, 0.0), tensor(1.0, 0.0, 0.0)])
+    monkeypatch.setattr(several, "ranks_of", lambda group: 2)
+    monkeypatch.setattr(several.distributed, "all_reduce", lambda payload, group: payload.add_(other))
+
+
+def test_means_and_shares_are_those_of_the_joint_batch(with_another_rank):
+    reading = Reading(tensor(1.0, 3.0, 0.0), tensor(12.0, 2.0, 0.0))
+    step, _ = gather(reading, torch.zeros(2, 3, dtype=torch.float64), None)
+    assert step.means.tolist() == [20.0 / 16, 3.0, 5.0]
+    assert step.counts.tolist() == [16.0, 2.0, 1.0]
+    assert step.share.tolist() == [2 * 12 / 16, 2.0, 0.0]
+
+
+def test_what_both_ranks_measured_counts_as_its_mean(with_another_rank):
+    measured = torch.stack([tensor(0.2, 0.7, 0.0), tensor(1.0, 1.0, 0.0)])
+    _, joined = gather(Reading(tensor(1.0, 1.0, 1.0), None), measured, None)
+    assert joined[0].tolist() == pytest.approx([0.4, 0.7, 0.0])
+    assert joined[1].tolist() == [2.0, 1.0, 0.0]
 
 
 def traits(preference=WISH, method=None, every=1, on_nonfinite="raise"):
@@ -38,9 +65,9 @@ def ranks(monkeypatch):
             for place, tensor in zip(found, [mine, *map(marks, others)], strict=True):
                 place.copy_(tensor)
 
-        monkeypatch.setattr(agreement.distributed, "get_world_size", lambda group: 1 + len(others))
-        monkeypatch.setattr(agreement.distributed, "get_process_group_ranks", lambda group: range(1 + len(others)))
-        monkeypatch.setattr(agreement.distributed, "all_gather", all_gather)
+        monkeypatch.setattr(several.distributed, "get_world_size", lambda group: 1 + len(others))
+        monkeypatch.setattr(several.distributed, "get_process_group_ranks", lambda group: range(1 + len(others)))
+        monkeypatch.setattr(several.distributed, "all_gather", all_gather)
 
     return with_others
 
@@ -85,9 +112,9 @@ def test_rounding_and_addresses_do_not_count():
 
 def test_a_steer_compares_once_and_again_after_a_reset_or_a_copy(monkeypatch):
     asked = []
-    for module in (joint, steer_module):
+    for module in (several, steer_module):
         monkeypatch.setattr(module, "ranks_of", lambda group: 2)
-    monkeypatch.setattr(joint.distributed, "all_reduce", lambda payload, group: payload.mul_(2))
+    monkeypatch.setattr(several.distributed, "all_reduce", lambda payload, group: payload.mul_(2))
     monkeypatch.setattr(steer_module, "check_agreement", lambda *_: asked.append(1))
     steer = Steer(WISH)
 

@@ -1,4 +1,4 @@
-"""The optimizer's step with what surrounds it: loss scaling, clipping, and rollback.
+"""An optimizer's step with loss scaling, clipping, and rollback.
 
 Under CUDA-graph capture the host cannot inspect values, so rollback is a masked write.
 """
@@ -11,14 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, distributed, nn
 
-from ferero.training._stepper.look import forget_casts
-from ferero.training._write import write
-
-__all__ = ["Update"]
+from ferero.training._buffers import write
 
 
-class Update:
-    """Takes the step, or gives it up.
+class OptimizerUpdate:
+    """Takes the optimizer's step, or gives it up.
 
     Args:
         optimizer: Whose step it is.
@@ -39,7 +36,7 @@ class Update:
 
     @property
     def is_scaling(self) -> bool:
-        """Whether gradients may overflow now and then without anything being wrong."""
+        """Whether losses are scaled, so that a gradient that overflows now and then is no error."""
         return self._scaler is not None and self._scaler.is_enabled()
 
     def parameters(self) -> list[Tensor]:
@@ -48,11 +45,11 @@ class Update:
         return list({id(p): p for group in groups for p in group["params"] if p.requires_grad}.values())
 
     def scale(self, losses: Tensor) -> Tensor:
-        """The losses as they go into the backward pass."""
+        """The losses, scaled for the backward pass."""
         return losses if self._scaler is None else self._scaler.scale(losses)
 
     def unscale(self) -> None:
-        """Make the gradients those of the losses themselves."""
+        """Divide the gradients by the scale."""
         if self._scaler is not None:
             self._scaler.unscale_(self._optimizer)
             self._is_unscaled = True
@@ -62,7 +59,7 @@ class Update:
         gradients: list[Any] = [p.grad for p in parameters if p.grad is not None]
         own = [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
         found = nn.utils.get_total_norm([g for g in own if g.numel()], torch.inf).to(device)
-        if any(hasattr(g, "to_local") for g in gradients):  # a shard knows of itself alone
+        if any(hasattr(g, "to_local") for g in gradients):  # each rank has a shard only
             distributed.all_reduce(found, group=self._group)
         return found
 
@@ -71,7 +68,7 @@ class Update:
 
         Args:
             parameters: Those that are trained.
-            where: A boolean scalar on the device: where it is False all is put back, gradients aside.
+            where: A boolean scalar on the device: False rolls everything back but the gradients.
         """
         if self._clip_norm is not None:
             nn.utils.clip_grad_norm_(parameters, self._clip_norm)
@@ -86,10 +83,10 @@ class Update:
             self._is_unscaled = False
         if where is not None:
             write(touched, copies, ~where)
-        forget_casts()
+        torch.clear_autocast_cache()  # its casts are those of the parameters before the step
 
     def give_up(self) -> None:
-        """Let the scaler begin anew, with a smaller scale if gradients were not finite."""
+        """Reset the scaler for the next step, with a smaller scale if gradients were not finite."""
         if self._scaler is not None and self._is_unscaled:
             self._scaler.update()
         self._is_unscaled = False
