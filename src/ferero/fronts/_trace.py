@@ -11,7 +11,7 @@ from torch import Tensor
 from ferero._arrays import ArrayLike
 from ferero.errors import InputError
 from ferero.fronts._front import Front
-from ferero.fronts._preferences import read_preferences
+from ferero.fronts._read_preferences import read_preferences
 from ferero.methods import Method
 from ferero.optimize import Result, minimize_many
 from ferero.optimize._evaluator import Function, Point

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from ferero._arrays import ArrayLike
 from ferero.errors import InputError
 from ferero.fronts._front import Front
-from ferero.fronts._front_run import FrontRun, Plan, ScheduleFactory
-from ferero.fronts._preferences import read_preferences
-from ferero.fronts._progress import Watcher, read_watcher
+from ferero.fronts._front_run import FrontPlan, FrontRun, ScheduleFactory
+from ferero.fronts._progress_line import Watcher, read_watcher
+from ferero.fronts._read_preferences import read_preferences
 from ferero.fronts._trained import Trained
 from ferero.methods import Method
 from ferero.methods._ferero_pi import FereroPI
@@ -124,7 +124,7 @@ def train_front(
         True
     """
     wanted = read_preferences(preferences)
-    plan = Plan(
+    plan = FrontPlan(
         preferences=wanted,
         seeds=_read_seeds(seeds),
         epochs=_check_count("epochs", epochs),
@@ -216,7 +216,7 @@ def _read_seeds(seeds: Any) -> tuple[int, ...]:
     return tuple(known)
 
 
-def _read_factors(factors: Sequence[float] | None, plan: Plan) -> list[float] | None:
+def _read_factors(factors: Sequence[float] | None, plan: FrontPlan) -> list[float] | None:
     if factors is None:
         return None
     found = [float(factor) for factor in factors]
