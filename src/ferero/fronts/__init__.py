@@ -1,4 +1,4 @@
-"""Many answers at once: one point for each preference, and the measures of how good the set is."""
+"""Fronts: one point for each of many preferences, three ways to compute them, and indicators of their quality."""
 
 from __future__ import annotations
 

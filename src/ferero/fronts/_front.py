@@ -343,8 +343,8 @@ def _table(front: Front[Found]) -> str:
 
 def preference_text(preference: Preference, widest: int = _WIDEST) -> str:
     """A single preference in one line of at most ``widest`` characters: its constraints, or its order."""
-    order, *wanted = str(preference).splitlines()
-    text = "; ".join(line.removeprefix("subject to").strip() for line in wanted) or order
+    order, *constraints = str(preference).splitlines()
+    text = "; ".join(line.removeprefix("subject to").strip() for line in constraints) or order
     return text if len(text) <= widest else text[: widest - 3].rstrip() + "..."
 
 
