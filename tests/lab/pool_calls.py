@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+LONG = 600.0
+
 
 def add(first, second, advance):
     advance(1, 2)
@@ -43,6 +45,6 @@ def hang(folder, advance=None):
     file = Path(folder) / f"process-{os.getpid()}"
     file.touch()
     try:
-        time.sleep(600)
+        time.sleep(LONG)
     finally:
         file.unlink()

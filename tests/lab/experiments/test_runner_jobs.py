@@ -132,7 +132,7 @@ def test_an_interrupt_ends_the_processes_too(tmp_path):
         "from ferero.cli._app import main\n"
         f"sys.exit(main(['run', 'made-up', '--quick', '--jobs', '2', '--out', {str(run)!r}]))\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FERERO_TEST_MARKS": str(marks)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "FERERO_TEST_MARKS": str(marks)}
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
