@@ -17,7 +17,7 @@ from typing import Any
 from PIL import Image
 
 from ferero.errors import FereroError, InputError
-from ferero_lab.experiments import registry
+from ferero_lab import experiments
 from ferero_lab.experiments.experiment import Found, Story
 from ferero_lab.experiments.run_folder import RunFolder
 from ferero_lab.report import to_json
@@ -66,7 +66,7 @@ def result_of(folder: Path) -> dict[str, Any]:
         if kept is None:
             raise InputError(f"RUNFOLDER: the part {key!r} of {folder} is damaged; continue the run with --resume.")
         found[key] = kept
-    story = registry.get(config["options"]["experiment"]).story(settings, found)
+    story = experiments.get(config["options"]["experiment"]).story(settings, found)
     result = {
         "name": config["options"]["experiment"],
         "config": config,

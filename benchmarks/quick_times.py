@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from ferero_lab import experiments
 from ferero_lab.bench.measure import environment
-from ferero_lab.experiments import registry
 from ferero_lab.report import to_json, write_file
 
 RESULT = Path(__file__).parent / "results/quick-times.json"
@@ -35,7 +35,7 @@ def main() -> None:
     """All of them, one after the other."""
     data = Path(sys.argv[1])
     with tempfile.TemporaryDirectory() as folder:
-        seconds = {name: timed(name, Path(folder), data) for name in registry.names()}
+        seconds = {name: timed(name, Path(folder), data) for name in experiments.names()}
     write_file(RESULT, to_json({"name": "quick-times", "environment": environment(), "seconds": seconds}).encode())
 
 

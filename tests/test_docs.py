@@ -13,7 +13,7 @@ import pytest
 from tests.lab.speech.test_speech_story import PLAN, _found
 
 from ferero.errors import InputError
-from ferero_lab.experiments import registry
+from ferero_lab import experiments
 from ferero_lab.speech.experiment.story import tell_story
 
 ROOT = Path(__file__).parents[1]
@@ -69,7 +69,7 @@ def test_results_of_experiments_say_what_ran_where_and_nothing_of_the_machine() 
     results = import_module("experiments_table").read()
     times = results.pop("quick-times")
     assert {"python", "cores", "packages"} <= set(times["environment"])
-    assert set(times["seconds"]) == set(registry.names())
+    assert set(times["seconds"]) == set(experiments.names())
     assert not re.search(r"/(?:tmp|home|work|root)/", json.dumps(times))
     on_gpu = {"images", "images-paper", "speech", "speech-narrow", "speech-earlier"}
     for name, result in results.items():

@@ -59,11 +59,11 @@ def demo(
 def show_list(json: JsonOption = False) -> None:
     """The problems and experiments that come with it."""
     from ferero_lab import problems
-    from ferero_lab.experiments import registry
+    from ferero_lab.experiments import get, names
 
     known = [problems.get(name) for name in problems.names()]
     with sentences():
-        experiments = [registry.get(name) for name in registry.names()]
+        experiments = [get(name) for name in names()]
     if json:
         print_json(
             {

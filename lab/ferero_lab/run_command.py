@@ -15,8 +15,7 @@ from ferero.errors import InputError
 
 if TYPE_CHECKING:
     from ferero_lab.experiments.experiment import Settings, Story
-    from ferero_lab.experiments.runner import Done
-    from ferero_lab.experiments.stage import Stage
+    from ferero_lab.experiments.runner import Done, Stage
     from ferero_lab.report.panels import Table
 
 __all__ = ["report", "run"]
@@ -43,11 +42,11 @@ def run(
     """One of the paper's experiments, with its figures and tables beside the paper's."""
     console = new_console(json)
     with sentences():
-        from ferero_lab.experiments import registry
+        from ferero_lab import experiments
         from ferero_lab.experiments.experiment import Settings
 
         mode = _mode(quick, paper)
-        experiment = registry.get(name)
+        experiment = experiments.get(name)
         if unit is not None and name != "speech":
             raise InputError(f"--unit: expected with speech alone, found with {name}; leave it out.")
         settings = Settings(mode, seeds, _device(device), data, _words(only), _words(methods), epochs, unit)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from ferero.fronts._sweep.sweep import sweep
+from ferero.fronts._sweep import sweep
 from ferero.fronts._trained import Course, Trained
 
 

@@ -21,9 +21,9 @@ import torch
 from tests.fronts import sweep_jobs as jobs
 
 from ferero.errors import FereroError, InputError
-from ferero.fronts._sweep.failure import SweepError
-from ferero.fronts._sweep.store import Store
-from ferero.fronts._sweep.sweep import sweep
+from ferero.fronts._sweep import sweep
+from ferero.fronts._sweep_driver import SweepError
+from ferero.fronts._sweep_store import SweepStore
 from ferero.fronts._trained import Trained
 from ferero.optimize import minimize
 from ferero.preference import Preference, objectives
@@ -471,14 +471,14 @@ class TestFolder:
             sweep(never, RAYS, folder=folder)
 
     def test_a_full_disk(self, folder, monkeypatch):
-        written = Store.keep
+        written = SweepStore.keep
 
         def keep(self, index, parcel):
             if index == 2:
                 raise OSError(28, "No space left on device")
             written(self, index, parcel)
 
-        monkeypatch.setattr(Store, "keep", keep)
+        monkeypatch.setattr(SweepStore, "keep", keep)
         with pytest.raises(
             SweepError,
             match=r"folder: preferences\[2\] is finished but could not be written: .*No space left.*; 2 of 4 points",

@@ -12,7 +12,7 @@ from torch import nn
 
 import ferero
 from ferero.errors import InputError, NonFiniteError, UnknownNameError, UnsupportedError
-from ferero.fronts._progress import ProgressLine, read_watcher
+from ferero.fronts._progress_line import ProgressLine, read_watcher
 from ferero.fronts._train_front import train_front
 
 g = ferero.objectives("a", "b", "c", measured=("a",))
@@ -244,7 +244,7 @@ def test_progress_counts_steps():
 
 def test_the_line(monkeypatch):
     clock = iter([100.0, 102.0, 102.1, 7300.0, 7301.0])
-    monkeypatch.setattr("ferero.fronts._progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("ferero.fronts._progress_line.time.monotonic", lambda: next(clock))
     stream = io.StringIO()
     line = ProgressLine("training 4 models", stream)
     for done in (0, 1, 2, 3, 4):

@@ -20,9 +20,8 @@ import ferero
 from ferero.__main__ import main as entry
 from ferero.cli import _app as cli
 from ferero.cli import waiting
-from ferero_lab import problems
+from ferero_lab import experiments, problems
 from ferero_lab.demo import FILES
-from ferero_lab.experiments import registry
 from ferero_lab.experiments.experiment import Part, Section, Settings, Story
 from ferero_lab.report.panels import Table
 
@@ -391,7 +390,7 @@ def counting(monkeypatch):
     module = types.ModuleType("counting_experiment")
     module.EXPERIMENT, module.__spec__ = Counting(), ModuleSpec("counting_experiment", None)
     monkeypatch.setitem(sys.modules, "counting_experiment", module)
-    monkeypatch.setitem(registry.MODULES, "counting", "counting_experiment")
+    monkeypatch.setitem(experiments.MODULES, "counting", "counting_experiment")
     return module.EXPERIMENT
 
 
@@ -433,7 +432,7 @@ def test_run_hands_its_options_on(counting, tmp_path, monkeypatch, args, folder,
 
 
 def test_run_refuses_in_one_sentence(counting, tmp_path):
-    there = ", ".join(registry.names())
+    there = ", ".join(experiments.names())
     out = tmp_path / "run"
     assert said(run("run", "countin")) == (
         f"ferero: NAME: there is no experiment 'countin'; did you mean 'counting'? There are {there}."
@@ -506,7 +505,7 @@ def test_list():
     assert all(name in result.stdout for name in problems.names())
     listed = json.loads(run("list", "--json").stdout)
     assert [entry["name"] for entry in listed["problems"]] == list(problems.names())
-    assert [entry["name"] for entry in listed["experiments"]] == list(registry.names())
+    assert [entry["name"] for entry in listed["experiments"]] == list(experiments.names())
     assert "synthetic" in result.stdout
     assert listed["experiments"][0]["summary"] in result.stdout
 

@@ -1,4 +1,4 @@
-"""What an experiment is: parts that can be run one by one and kept, and a report made of what they gave."""
+"""`Experiment`: parts, which run one by one and whose results are kept, and a report of those results."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from ferero_lab.report.panels import Panel, Table
 __all__ = ["Context", "Experiment", "Part", "Section", "Settings", "Story"]
 
 Found: TypeAlias = dict[str, Any]
-"""What a part gives: plain data for JSON. Times go under keys "seconds", which a resumed run may change."""
+"""The result of a part: plain data for JSON. Times go under keys "seconds", which a resumed run may change."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the user chose on the command line.
+    """The user's choices on the command line.
 
     Attributes:
         mode: "quick" (minutes on a laptop, no download), "ours" (full, our settings) or "paper" (the paper's settings).
         seeds: how many; None for the experiment's own number.
-        device: where to train, as torch writes it.
+        device: to train on, as torch names it.
         data: the folder with the data sets; None: FERERO_DATA, then a download.
         only: names of data sets or panels to restrict the run to; empty for all.
         methods: names of methods to restrict it to; empty for all.
-        epochs: how long; None for the experiment's own number.
-        unit: what Mandarin is written in, for speech; None for characters.
+        epochs: how many; None for the experiment's own number.
+        unit: of Mandarin text, for speech; None for characters.
     """
 
     mode: str = "ours"
@@ -40,19 +40,19 @@ class Settings:
     unit: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, without the data folder, which is a matter of the machine."""
+        """As plain data, without the data folder, which differs between machines."""
         return {key: value for key, value in asdict(self).items() if key != "data"}
 
 
 @dataclass(frozen=True)
 class Context:
-    """What a part may use while it runs.
+    """The argument of a part.
 
     Attributes:
         settings: the user's.
-        folder: for checkpoints, its own.
-        advance: tell how far it is: ``advance(done, total)``, any number of times.
-        found: what the parts gave that it comes after (`Part.after`), by key.
+        folder: of the part's own checkpoints.
+        advance: reports progress: ``advance(done, total)``, any number of times.
+        found: the results of the parts that it reads (`Part.after`), by key.
     """
 
     settings: Settings
@@ -61,22 +61,23 @@ class Context:
     found: Mapping[str, Found] = field(default_factory=dict)
 
     def folder_of(self, key: str) -> Path:
-        """Where another part of the same run, one that it comes after, kept its checkpoints."""
+        """The checkpoint folder of a part that it reads."""
         return self.folder.parent / key
 
 
 @dataclass(frozen=True)
 class Part:
-    """A piece of an experiment that is run once and kept.
+    """A piece of an experiment that is run once and whose result is kept.
 
-    It is a function of settings and of the parts in ``after``, so that it can be repeated, and run beside others.
+    Its result is a function of the settings and of the parts in ``after`` alone, so it can be repeated, and run beside
+    others.
 
     Attributes:
         key: its name on disk: letters, digits, "-" and "_".
-        title: what is shown while it runs.
-        run: does it.
+        title: shown while it runs.
+        run: the function.
         after: keys of the parts that it reads, in `Context.found` or in their folders; they come before it.
-        alone: whether nothing may run beside it, since it measures time.
+        alone: whether nothing may run beside it, because it measures time.
     """
 
     key: str
@@ -104,7 +105,7 @@ class Story:
         title: of the page.
         lead: the first paragraph: what was done and what came out.
         sections: in the order of reading.
-        measures: the figures of record, as plain data: what benchmarks/results keeps.
+        measures: the figures of record as plain data, which benchmarks/results keeps.
     """
 
     title: str
@@ -121,11 +122,11 @@ class Experiment(Protocol):
     defaults: Mapping[str, Any]
 
     def parts(self, settings: Settings) -> Sequence[Part]:
-        """What is to be run, in order.
+        """The parts to run, in order.
 
         Raises:
-            InputError: a name in ``only`` or ``methods`` that there is not, or data that cannot be found.
+            InputError: an unknown name in ``only`` or ``methods``, or data that cannot be found.
         """
 
     def story(self, settings: Settings, found: Mapping[str, Found]) -> Story:
-        """The report of the parts that are there (by key; some may be missing)."""
+        """The report of the finished parts, by key; some may be missing."""

@@ -1,8 +1,8 @@
-"""The folder of a run: what it was asked, what each part gave, and the report; every file is whole or not there.
+"""`RunFolder`: the folder of a run, whose files are all written atomically.
 
 config.json        the settings, versions and device
-parts/KEY.json     what a part gave, with a checksum, written when it is finished
-checkpoints/KEY/   what a part keeps while it runs
+parts/KEY.json     the result of a part, with a checksum, written when it is finished
+checkpoints/KEY/   what a part saves while it runs
 report.html, ...   the report
 """
 
@@ -27,21 +27,21 @@ class RunFolder:
     """A run on disk.
 
     Args:
-        path: where it is, or is to be.
+        path: of the folder, which need not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def check(self, config: dict[str, Any], *, resume: bool) -> None:
-        """Checks that a run may begin here, or be continued; changes nothing.
+        """Checks that a run may begin or continue here; changes nothing.
 
         Args:
             config: of this run, with "options" and "versions".
             resume: whether an earlier run may be continued.
 
         Raises:
-            InputError: a place that is taken, or a run of other settings or versions.
+            InputError: a path that is taken, or a run of other settings or versions.
         """
         path = self.path
         if path.exists() and not path.is_dir():
@@ -52,7 +52,7 @@ class RunFolder:
             _check_same(path, self.config(), json.loads(to_json(config)))
 
     def begin(self, config: dict[str, Any]) -> None:
-        """Keeps the configuration, unless there is one."""
+        """Writes the configuration, unless there is one."""
         if not (self.path / "config.json").exists():
             self.write("config.json", to_json(config).encode())
 
@@ -75,7 +75,7 @@ class RunFolder:
         return dict(config)
 
     def settings(self) -> Settings:
-        """The settings in `config`; the data folder, which is not kept, is None."""
+        """The settings in `config`; the data folder, which is not saved, is None."""
         options = self.config()["options"]
         known: dict[str, Any] = {one.name: options[one.name] for one in fields(Settings) if one.name in options}
         for name in ("only", "methods"):
@@ -83,22 +83,22 @@ class RunFolder:
         return Settings(**known)
 
     def checkpoints(self, key: str) -> Path:
-        """A part's own folder, which is there after this."""
+        """The checkpoint folder of a part, made if there is none."""
         place = self.path / "checkpoints" / key
         place.mkdir(parents=True, exist_ok=True)
         return place
 
     def keep(self, key: str, found: Found) -> Found:
-        """Writes what a part gave; what comes back is what a later run will read: without NaN, lists for tuples."""
+        """Writes the result of a part and returns it as a later run reads it: without NaN, lists for tuples."""
         plain = json.loads(to_json(found))
         self.write(f"parts/{key}.json", to_json({"sha256": _digest(plain), "found": plain}).encode())
         for place in (self.path / "checkpoints" / key, self.path / "checkpoints"):
             with suppress(OSError):
-                place.rmdir()  # only where nothing was put
+                place.rmdir()  # only if it is empty
         return dict(plain)
 
     def kept(self, key: str) -> Found | None:
-        """What a part gave; None where it is missing or damaged."""
+        """The result of a part; None if it is missing or damaged."""
         try:
             stored = json.loads((self.path / "parts" / f"{key}.json").read_bytes())
             found: Found = stored["found"]
@@ -107,16 +107,16 @@ class RunFolder:
             return None
 
     def part_keys(self) -> list[str]:
-        """The parts that have a file, whole or not, in the order of their names."""
+        """The keys of the parts that have a file, damaged or not, sorted."""
         return sorted(file.stem for file in (self.path / "parts").glob("*.json"))
 
     def has_begun(self, keys: Iterable[str]) -> bool:
-        """Whether there is something to continue: a part, or what one of these has kept while it ran."""
+        """Whether there is something to continue: a finished part, or a checkpoint of one of these."""
         places = (self.path / "checkpoints" / key for key in keys)
         return bool(self.part_keys()) or any(file.is_file() for place in places for file in place.rglob("*"))
 
     def write(self, name: str, content: bytes) -> None:
-        """Puts a file in place at once; the name may have folders in it."""
+        """Writes a file atomically; the name may contain folders."""
         write_file(self.path / name, content)
 
 

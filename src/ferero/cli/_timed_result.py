@@ -11,7 +11,7 @@ from rich.text import Text
 
 from ferero.cli._console import new_table, status_text
 from ferero.fronts import ray_error
-from ferero.fronts._table import preference_text
+from ferero.fronts._front import preference_text
 from ferero.optimize import Result
 
 __all__ = ["TimedResult", "result_rows", "result_table"]

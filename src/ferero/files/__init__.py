@@ -1,4 +1,4 @@
-"""Files that are whole or not there: atomic writes, and checkpoints that say what they belong to."""
+"""Atomic writes, and checkpoints that record which run they belong to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The state of a run in a file that says what it belongs to."""
+"""Checkpoints: the state of a run in a file that also describes the run, so that no other run resumes from it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["load_checkpoint", "save_checkpoint"]
 
 
 def save_checkpoint(path: Path, belongs: Mapping[str, str], state: Mapping[str, Any]) -> None:
-    """Put a file in place at once.
+    """Writes a checkpoint atomically.
 
     Args:
-        path: where; its folder is made if there is none.
-        belongs: what the state is the state of, in words by topic.
+        path: of the file; its folder is made if there is none.
+        belongs: a description of the run, as text by topic.
         state: tensors, numbers (of numpy too), strings, and lists and mappings of them.
 
     Raises:
-        OSError: where that fails, on a full disk for instance, with the path in it; an earlier file is as it was.
+        OSError: if writing fails, on a full disk for instance, with the path in it; an earlier file stays as it was.
     """
     content = io.BytesIO()  # torch's own writing to a file hides that the disk is full
     torch.save({"belongs": dict(belongs), "state": pytree.tree_map(_plain, dict(state))}, content)
@@ -36,10 +36,10 @@ def save_checkpoint(path: Path, belongs: Mapping[str, str], state: Mapping[str, 
 
 
 def load_checkpoint(path: Path, belongs: Mapping[str, str]) -> dict[str, Any] | None:
-    """The state in a file; None where there is no file.
+    """The state in a checkpoint; None if there is no file.
 
     Raises:
-        InputError: for a file that cannot be read, or that belongs to something else.
+        InputError: for a file that cannot be read, or that belongs to another run.
     """
     if not path.exists():
         return None
@@ -51,15 +51,15 @@ def load_checkpoint(path: Path, belongs: Mapping[str, str]) -> dict[str, Any] | 
             f"checkpoint: expected a file of an earlier run, found that {path} cannot be read "
             f"({type(error).__name__}); remove it to start anew, or name another."
         ) from error
-    for topic, wanted in belongs.items():
-        if found.get(topic) != wanted:
+    for topic, expected in belongs.items():
+        if found.get(topic) != expected:
             raise InputError(
-                f"checkpoint: {path} belongs to a run with another {topic}: expected {wanted}, found "
+                f"checkpoint: {path} belongs to a run with another {topic}: expected {expected}, found "
                 f"{found.get(topic)}; pass the same, remove the file to start anew, or name another."
             )
     return state
 
 
 def _plain(leaf: Any) -> Any:
-    """A number of numpy's as one of Python's, which can be read without running code."""
+    """A number of numpy as one of Python, which ``weights_only=True`` can load."""
     return leaf.item() if isinstance(leaf, np.generic) else leaf

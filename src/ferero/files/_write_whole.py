@@ -1,4 +1,4 @@
-"""A file that is either the old one or the new one: written beside its place, then moved into it."""
+"""`write_whole`: writes a file atomically, to a temporary file that is then renamed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ __all__ = ["write_whole"]
 
 
 def write_whole(path: Path, content: bytes | memoryview, mode: int = 0o600) -> None:
-    """Put a file in place at once, over an earlier one.
+    """Writes a file, or replaces it, atomically.
 
     Args:
-        path: where; its folder is made if there is none.
-        content: all of it.
-        mode: who may read and write it.
+        path: of the file; its folder is made if there is none.
+        content: of the file.
+        mode: its permissions.
 
     Raises:
-        OSError: where that fails, on a full disk for instance, with the path in it; an earlier file is as it was.
+        OSError: if writing fails, on a full disk for instance, with the path in it; an earlier file stays as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)

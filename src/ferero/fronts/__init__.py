@@ -1,11 +1,11 @@
-"""Many answers at once: one point for each preference, and the measures of how good the set is."""
+"""Fronts: one point for each of many preferences, three ways to compute them, and indicators of their quality."""
 
 from __future__ import annotations
 
 from ferero.fronts._front import Front
 from ferero.fronts._indicators import hypervolume, ray_error, relative_loss_profile
-from ferero.fronts._sweep.failure import SweepError
-from ferero.fronts._sweep.sweep import sweep
+from ferero.fronts._sweep import sweep
+from ferero.fronts._sweep_driver import SweepError
 from ferero.fronts._trace import trace
 from ferero.fronts._train_front import train_front
 from ferero.fronts._trained import Course, Trained

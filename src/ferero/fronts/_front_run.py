@@ -1,9 +1,10 @@
-"""A run of `train_front`: epochs, evaluations, checkpoints, and at the end the front."""
+"""`FrontRun`: the epochs, evaluations and checkpoints of `train_front`, and the front at the end."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -15,9 +16,8 @@ from torch.utils import _pytree as pytree
 
 from ferero.errors import InputError, UnsupportedError
 from ferero.files._checkpoint import load_checkpoint, save_checkpoint
-from ferero.fronts._fingerprint import describe_optimizer, describe_preferences, describe_tensors
 from ferero.fronts._front import Front
-from ferero.fronts._progress import Watcher
+from ferero.fronts._progress_line import Watcher
 from ferero.fronts._trained import Course, Trained
 from ferero.preference import Preference
 from ferero.training._batches import BatchSource
@@ -26,25 +26,33 @@ from ferero.training._ensemble import Ensemble
 from ferero.training._members import Metrics, evaluate_members, stacked_figures
 from ferero.training._report import Report, judge_losses
 
-__all__ = ["FrontRun", "Plan", "ScheduleFactory"]
+__all__ = ["FrontPlan", "FrontRun", "ScheduleFactory"]
 
 ScheduleFactory: TypeAlias = Callable[[torch.optim.Optimizer], LRScheduler]
+_IGNORED = (
+    "params",
+    "foreach",
+    "fused",
+    "capturable",
+    "differentiable",
+    "initial_lr",
+)  # settings that change no result
 _DIVERGED = "Losses, gradients or parameters are not finite any more. Lower the learning rate, or pass clip_norm=."
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is to be done; the members are the seeds of the first preference, then those of the next.
+class FrontPlan:
+    """The settings of a run; members are ordered by preference, then by seed.
 
     Attributes:
         preferences: (P,).
         seeds: (S,).
-        epochs: how long.
-        evaluate_every: epochs between two evaluations; None for the end only.
+        epochs: passes over the data.
+        evaluate_every: epochs between two evaluations; None evaluates at the end only.
         schedule_by: "epoch" or "step".
-        held_out: the data whose figures drive the constraints.
+        held_out: the name of the data whose values drive the constraints.
         checkpoint: the file.
-        step: how a step is taken, in words.
+        step: the options of a step as text, for the checkpoint.
     """
 
     preferences: list[Preference]
@@ -58,18 +66,18 @@ class Plan:
 
     @property
     def member_preferences(self) -> list[Preference]:
-        """Those of the members, (P * S,)."""
+        """The preference of each member, (P * S,)."""
         return [preference for preference in self.preferences for _ in self.seeds]
 
     @property
     def member_seeds(self) -> list[int]:
-        """Those of the members, (P * S,)."""
+        """The seed of each member, (P * S,)."""
         return list(self.seeds) * len(self.preferences)
 
 
 @dataclass
 class _Log:
-    """What was seen along the way, one entry for each moment."""
+    """The trajectory of all members, one entry per recorded step."""
 
     steps: list[int] = field(default_factory=list)
     losses: list[Tensor] = field(default_factory=list)
@@ -97,17 +105,17 @@ class FrontRun:
     """Trains an ensemble through its epochs.
 
     Args:
-        plan: what is to be done.
+        plan: the settings.
         ensemble: the models.
         batches: the training data.
-        others: further data by name.
-        metrics: further figures.
-        schedule: makes the scheduler of the learning rate.
+        others: the evaluation data by name.
+        metrics: what to measure beside the losses.
+        schedule: makes the learning-rate scheduler.
     """
 
     def __init__(
         self,
-        plan: Plan,
+        plan: FrontPlan,
         ensemble: Ensemble,
         batches: BatchSource,
         others: Mapping[str, BatchSource],
@@ -116,7 +124,7 @@ class FrontRun:
     ) -> None:
         self.plan, self.ensemble, self.batches = plan, ensemble, batches
         self.data, self._others = {"train": batches, **others}, list(others)
-        self.scheduler = None if schedule is None else _made(schedule, ensemble.optimizer)
+        self.scheduler = None if schedule is None else _make_scheduler(schedule, ensemble.optimizer)
         measured = ensemble.controller.preference.measured if plan.held_out is None else ensemble.names
         self._figures = stacked_figures(ensemble.members, ensemble.loss_fn, metrics, ensemble.names, measured)
         self._topics = self._belongs()
@@ -125,7 +133,7 @@ class FrontRun:
         self._final: dict[str, dict[str, Tensor]] = {}
 
     def train(self, watcher: Watcher) -> Front[Trained]:
-        """All epochs that are still to be trained, and the front."""
+        """Trains the epochs that are left and returns the front."""
         self._resume()
         total = None if self.batches.steps is None else self.batches.steps * self.plan.epochs
         while self._epoch < self.plan.epochs:
@@ -138,8 +146,6 @@ class FrontRun:
             if total is None:
                 watcher(self._epoch, self.plan.epochs)
         return self._front()
-
-    # an epoch --------------------------------------------------------------------------------------------
 
     def _train_epoch(self, watcher: Watcher, total: int | None) -> None:
         self.ensemble.members.structure.train()
@@ -173,13 +179,13 @@ class FrontRun:
         self._captured(key, step, *tensors)
 
     def _after_epoch(self) -> None:
-        """Evaluate what is due, let held-out values drive the constraints, move the schedule on."""
+        """Evaluates what is due, passes held-out values to the controller, advances the schedule."""
         plan, is_last = self.plan, self._epoch == self.plan.epochs
         is_due = plan.evaluate_every is not None and self._epoch % plan.evaluate_every == 0
-        wanted = list(self.data) if is_last else self._others if is_due else []
-        if plan.held_out is not None and plan.held_out not in wanted:
-            wanted = [*wanted, plan.held_out]
-        found = {name: self._evaluate(name) for name in wanted}
+        due = list(self.data) if is_last else self._others if is_due else []
+        if plan.held_out is not None and plan.held_out not in due:
+            due = [*due, plan.held_out]
+        found = {name: self._evaluate(name) for name in due}
         if plan.held_out is not None:
             self._observe(found[plan.held_out])
         self._remember({f"{name}/{figure}": v for name, figures in found.items() for figure, v in figures.items()})
@@ -189,7 +195,7 @@ class FrontRun:
             self.scheduler.step()
 
     def _evaluate(self, name: str) -> dict[str, Tensor]:
-        """What was found on some data, (K,) by name; training does not notice."""
+        """Losses and metrics on one data set, (K,) by name; leaves the random state as it was."""
         if not self.ensemble.is_vmapped:
             self._figures.is_vmapped, self._figures.is_settled = False, True
         with torch.random.fork_rng(devices=[]):
@@ -204,18 +210,16 @@ class FrontRun:
         controller = self.ensemble.controller
         self._log.add(self._steps, controller.losses, controller.weights, evaluated)
 
-    # checkpoints -----------------------------------------------------------------------------------------
-
     def _belongs(self) -> dict[str, str]:
-        """What a checkpoint must agree in with the run that goes on from it; the number of epochs may differ."""
+        """What must be the same in a checkpoint and the run that resumes it; the number of epochs may differ."""
         plan, ensemble = self.plan, self.ensemble
         return {
             "losses": ", ".join(ensemble.names),
-            "preferences": describe_preferences(ensemble.controller.preference, plan.preferences),
+            "preferences": _describe_preferences(ensemble.controller.preference, plan.preferences),
             "seeds": str(plan.seeds),
-            "model": describe_tensors({name: tensor[0] for name, tensor in ensemble.members.stacked.items()}),
+            "model": _describe_tensors({name: tensor[0] for name, tensor in ensemble.members.stacked.items()}),
             "method": repr(ensemble.controller.method),
-            "optimizer": describe_optimizer(ensemble.optimizer),
+            "optimizer": _describe_optimizer(ensemble.optimizer),
             "schedule": "none" if self.scheduler is None else f"{type(self.scheduler).__name__} by {plan.schedule_by}",
             "step": plan.step,
             "batches": str(self.batches),
@@ -254,14 +258,12 @@ class FrontRun:
         self._log = _Log(**state["log"])
         self._epoch, self._steps, self._seconds = state["epoch"], state["steps"], state["seconds"]
         self._final = state["final"] if self._epoch >= self.plan.epochs else {}
-        if self._final and list(self._final) != list(self.data):  # finished, and asked for other data than before
+        if self._final and list(self._final) != list(self.data):  # finished, but `evaluate` names other data now
             self._final = _on_host({name: self._evaluate(name) for name in self.data})
         self.batches.go_on(state["batches"])
         torch.random.set_rng_state(state["random"])
         if state["random_cuda"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(state["random_cuda"])
-
-    # the front -------------------------------------------------------------------------------------------
 
     def _front(self) -> Front[Trained]:
         members = range(self.ensemble.members.count)
@@ -302,12 +304,12 @@ def _on_host(found: dict[str, dict[str, Tensor]]) -> dict[str, dict[str, Tensor]
     return {data: {figure: values.cpu() for figure, values in figures.items()} for data, figures in found.items()}
 
 
-def _made(schedule: Any, optimizer: torch.optim.Optimizer) -> LRScheduler:
-    """The scheduler.
+def _make_scheduler(schedule: Any, optimizer: torch.optim.Optimizer) -> LRScheduler:
+    """The scheduler of the ensemble's optimizer.
 
     Raises:
-        InputError: What is none.
-        UnsupportedError: One that asks for a value at each of its steps, of which there are as many as models.
+        InputError: for what is no scheduler of this optimizer.
+        UnsupportedError: for one that follows a measured value, of which there is one per model.
     """
     made = schedule(optimizer) if callable(schedule) else schedule
     if isinstance(made, LRScheduler | ReduceLROnPlateau) and made.optimizer is not optimizer:
@@ -330,3 +332,31 @@ def _made(schedule: Any, optimizer: torch.optim.Optimizer) -> LRScheduler:
 
 def _is_capturable(optimizer: torch.optim.Optimizer) -> bool:
     return all(bool(group.get("fused")) or bool(group.get("capturable")) for group in optimizer.param_groups)
+
+
+def _describe_preferences(stacked: Preference, preferences: Sequence[Preference]) -> str:
+    """Their text, which may be rounded, and a checksum of their numbers."""
+    numbers = (stacked.A, stacked.B_g, stacked.b_g, stacked.margins, stacked.B_h, stacked.b_h)
+    content = b"|".join(tensor.detach().cpu().double().numpy().tobytes() for tensor in numbers)
+    return f"{'; '.join(str(preference) for preference in preferences)} (mark {_checksum(content)})"
+
+
+def _describe_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Their count and a checksum of their names and shapes."""
+    shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
+    return f"{len(tensors)} tensors (mark {_checksum(shapes.encode())})"
+
+
+def _describe_optimizer(optimizer: torch.optim.Optimizer) -> str:
+    """Its class and the settings of its groups, as they are before a schedule changes them."""
+    groups = [{key: value for key, value in group.items() if key not in _IGNORED} for group in optimizer.param_groups]
+    texts = [", ".join(f"{key}={_setting(value)}" for key, value in group.items()) for group in groups]
+    return f"{type(optimizer).__name__}({'; '.join(texts)})"
+
+
+def _setting(value: Any) -> Any:
+    return f"{float(value):.6g}" if isinstance(value, Tensor | float) else value
+
+
+def _checksum(content: bytes) -> str:
+    return f"{zlib.crc32(content):08x}"

@@ -1,4 +1,4 @@
-"""How good a set of losses is, and how well one vector of losses keeps to the ray that was asked for."""
+"""Indicators: the hypervolume of a set of points, and how far losses are off a ray."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _EXACT_UP_TO = 8  # losses; beyond, the exact algorithm's O(n^(m-2)) is hours
 
 
 def hypervolume(points: ArrayLike, ref: ArrayLike) -> float:
-    """The volume of what the points dominate below ``ref``: larger is better.
+    """The volume that the points dominate below ``ref``: larger is better.
 
     ``volume({y : p <= y <= ref for some p})``, losses being minimised. Points that do not dominate ``ref`` in
     every loss add nothing and are ignored. Up to m = 8 the volume is exact; beyond, it is moocore's

@@ -1,4 +1,4 @@
-"""`trace`: a whole front, one point for each preference, all runs advancing together."""
+"""`trace`: `minimize` for many preferences at once, batched."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from ferero._arrays import ArrayLike
 from ferero.errors import InputError
 from ferero.fronts._front import Front
-from ferero.fronts._preferences import read_preferences
+from ferero.fronts._read_preferences import read_preferences
 from ferero.methods import Method
 from ferero.optimize import Result, minimize_many
 from ferero.optimize._evaluator import Function, Point
@@ -32,7 +32,7 @@ def trace(
     jac: Function | None = None,
     lower: ArrayLike | None = None,
 ) -> Front[Result]:
-    """`minimize` for each of P preferences: the same answers, in a fraction of the time.
+    """Runs `minimize` for each of P preferences: the same results, in a fraction of the time.
 
     All runs advance together, with their losses and gradients from one vectorised call. A function that
     cannot be vmapped (``.item()``, control flow on values, numpy) is called once for each run instead.
@@ -63,16 +63,16 @@ def trace(
         >>> front.statuses
         ('converged', 'converged', 'converged', 'converged', 'converged')
     """
-    wanted = read_preferences(preferences)
-    start = _read_start(x0, len(wanted))
+    given = read_preferences(preferences)
+    start = _read_start(x0, len(given))
     results = minimize_many(
-        fun, start, wanted, method=method, step=step, max_iter=max_iter, tol=tol, jac=jac, lower=lower
+        fun, start, given, method=method, step=step, max_iter=max_iter, tol=tol, jac=jac, lower=lower
     )
     return Front.from_results(results)
 
 
 def _read_start(x0: Point, P: int) -> Point:
-    """x0 as `minimize_many` reads it: the start itself of a single run, (P, ...) for more."""
+    """x0 as `minimize_many` reads it: without the leading dimension for a single run."""
     start = x0 if isinstance(x0, Tensor) else np.asarray(x0)
     if start.ndim < 2:
         return start

@@ -1,4 +1,4 @@
-"""`train_front`: a whole front of models in one go, P preferences times S seeds."""
+"""`train_front`: trains the models of P preferences and S seeds at once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from ferero._arrays import ArrayLike
 from ferero.errors import InputError
 from ferero.fronts._front import Front
-from ferero.fronts._front_run import FrontRun, Plan, ScheduleFactory
-from ferero.fronts._preferences import read_preferences
-from ferero.fronts._progress import Watcher, read_watcher
+from ferero.fronts._front_run import FrontPlan, FrontRun, ScheduleFactory
+from ferero.fronts._progress_line import Watcher, read_watcher
+from ferero.fronts._read_preferences import read_preferences
 from ferero.fronts._trained import Trained
 from ferero.methods import Method
 from ferero.methods._ferero_pi import FereroPI
@@ -59,55 +59,55 @@ def train_front(
     progress: Watcher | bool | None = None,
     compile: bool = False,  # noqa: A002  # torch's word
 ) -> Front[Trained]:
-    """Train one model for each of P preferences and S seeds, all together, each as it would train alone.
+    """Trains one model for each of P preferences and S seeds, all at once, each as it would train alone.
 
     Parameters are stacked and `torch.vmap` gives the losses of all models in one call, so that a step of 25 models
     costs a few times that of one. On a GPU the whole step (losses, weights, gradients, optimizer) is captured once and
-    replayed, and nothing waits for the device within an epoch. A model that vmap cannot follow is trained in a loop,
+    replayed, without a host sync within an epoch. Models that vmap cannot handle are trained in a loop,
     and a warning says so.
 
     Args:
         make_model: ``make_model(seed)``, models of one structure; torch's random numbers are seeded before each call,
             and all preferences of a seed start from the same model.
         loss_fn: ``loss_fn(model, batch)`` gives the batch's mean losses, (m,) or scalars by name, with the graph.
-        loader: Batches, the same for all models; or a tuple of tensors (n, ...), which are kept on the device and dealt
-            anew at every epoch in batches of ``batch_size``, what is left over being left out.
+        loader: Batches, the same for all models; or a tuple of tensors (n, ...), which are kept on the device and
+            shuffled at every epoch into batches of ``batch_size``; an incomplete last batch is dropped.
         preferences: A list, a stack, or rays (P, m), as `ferero.trace` takes them.
         optimizer: ``optimizer(parameters)``, for example ``lambda parameters: torch.optim.SGD(parameters, lr=0.1)``;
-            one that treats every number by itself.
+            it must treat every number by itself.
         epochs: Passes over the data.
         seeds: How many (0, 1, ...), or which.
         method: Any method; `ferero.FereroPI` if None.
         device: Where to train; a GPU if there is one, for None.
         batch_size: Examples in a batch, with tensors.
-        order: "shared" deals the data alike for all models, "seed" anew for each seed (with tensors).
+        order: "shared" shuffles the data alike for all models, "seed" differently for each seed (with tensors).
         schedule: ``schedule(optimizer)``, one of torch's learning-rate schedulers.
-        schedule_by: Whether it moves on after every "epoch" or every "step".
+        schedule_by: Whether it advances after every "epoch" or every "step".
         clip_norm: Largest norm of a model's gradient.
-        rate_factors: What the learning rate is multiplied by for each preference, (P,): with a preference given several
-            times, a search over the rate in one run.
+        rate_factors: A factor of the learning rate for each preference, (P,): with a preference given several times, a
+            search over the rate in one run.
         slopes: For methods that read slopes; see `ferero.Stepper`.
         double_sampling: The same: gradients on the first half of a batch and slopes on the second.
         evaluate: Further data by name, measured at the end and every ``evaluate_every`` epochs. The training data are
             measured at the end in any case, under "train", unless that name is given here.
-        metrics: ``metrics(model, batch)`` gives further figures by name, means over the batch, to be measured beside
-            the losses. With ``held_out`` one may have the name of a loss, and stands for it wherever it is measured.
+        metrics: ``metrics(model, batch)`` gives further figures by name, means over the batch, measured beside
+            the losses. With ``held_out`` one may have the name of a loss, and replaces it wherever it is measured.
         evaluate_every: Epochs between two evaluations; None for the end only.
         held_out: The name in ``evaluate`` whose figures drive the constraints: after each epoch they correct the
             training values, as `ferero.Steer.observe` does.
-        checkpoint: A file, written after every epoch. The same call goes on from it, and on a CPU ends bit for bit
-            where it would have ended; one with more epochs trains on.
+        checkpoint: A file, written after every epoch. The same call resumes from it, and on a CPU ends bit for bit
+            where it would have ended; a call with more epochs trains on.
         progress: ``progress(done, total)`` in steps; True for a line on stderr, False for none, None for a line on a
             terminal.
-        compile: Have `torch.compile` make one piece of the losses: a minute at first, then faster on a GPU.
+        compile: Fuse the losses with `torch.compile`: a minute at first, then faster on a GPU.
 
     Returns:
         The `Front` of P * S `Trained`, the seeds of a preference side by side: the losses over the training data, the
         verdict, the weights, and ``front.state_dicts``.
 
     Raises:
-        InputError: What does not fit, or a checkpoint of another run.
-        UnsupportedError: A method that does not understand a preference, or an optimizer that would mix the models.
+        InputError: Arguments that do not fit, or a checkpoint of another run.
+        UnsupportedError: A method that cannot read a preference, or an optimizer that would mix the models.
 
     Example:
         >>> import torch, ferero
@@ -122,9 +122,9 @@ def train_front(
         >>> bool(front.ray_errors().max() < 1)
         True
     """
-    wanted = read_preferences(preferences)
-    plan = Plan(
-        preferences=wanted,
+    given = read_preferences(preferences)
+    plan = FrontPlan(
+        preferences=given,
         seeds=_read_seeds(seeds),
         epochs=_check_count("epochs", epochs),
         evaluate_every=None if evaluate_every is None else _check_count("evaluate_every", evaluate_every),
@@ -163,13 +163,13 @@ def train_front(
         raise InputError(
             f"held_out: expected one of evaluate's names ({', '.join(data) or 'none'}), found {held_out!r}."
         )
-    if wanted[0].measured and held_out is None:
+    if given[0].measured and held_out is None:
         raise InputError(
-            f"held_out: expected the name in evaluate of the data on which {', '.join(wanted[0].measured)} can be "
+            f"held_out: expected the name in evaluate of the data on which {', '.join(given[0].measured)} can be "
             "measured, found None; pass evaluate={name: data}, held_out=name and metrics=."
         )
     with torch.random.fork_rng():
-        members = Members(_make_models(make_model, plan.seeds), len(wanted), where)
+        members = Members(_make_models(make_model, plan.seeds), len(given), where)
         batches = read_batches(loader, batch_size, order, where, plan.member_seeds)
         others = {name: read_examples(some, where, f"evaluate[{name!r}]") for name, some in data.items()}
         ensemble = Ensemble(
@@ -186,9 +186,7 @@ def train_front(
             compile=compile,
         )
         run = FrontRun(plan, ensemble, batches, others, metrics, schedule)
-        torch.manual_seed(
-            0
-        )  # whoever is trained beside: a loader that shuffles gives each seed what it would get alone
+        torch.manual_seed(0)  # so that a loader that shuffles does so alike, however many models there are
         return run.train(read_watcher(progress, f"training {members.count} models"))
 
 
@@ -215,7 +213,7 @@ def _read_seeds(seeds: Any) -> tuple[int, ...]:
     return tuple(known)
 
 
-def _read_factors(factors: Sequence[float] | None, plan: Plan) -> list[float] | None:
+def _read_factors(factors: Sequence[float] | None, plan: FrontPlan) -> list[float] | None:
     if factors is None:
         return None
     found = [float(factor) for factor in factors]
@@ -235,7 +233,7 @@ def _check_count(argument: str, number: Any) -> int:
 
 
 def _whole(number: Any) -> int | None:
-    """An integer of any kind as Python's; None for anything else."""
+    """An integer of Python or numpy as an int; None for anything else."""
     return int(number) if isinstance(number, int | np.integer) and number is not True and number is not False else None
 
 

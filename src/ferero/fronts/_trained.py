@@ -1,4 +1,4 @@
-"""What a training run for one preference answers with."""
+"""`Trained`: the result of training for one preference, and `Course`, its trajectory."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["Course", "Trained"]
 
 @dataclass(frozen=True, eq=False)
 class Course:
-    """How a training run went, at E moments.
+    """The trajectory of a training run, recorded E times.
 
     Attributes:
         steps: optimizer steps taken so far, (E,), int64.
-        losses: the losses at that moment, (E, m), float64.
-        weights: the weights at that moment, (E, m), float64.
-        evaluated: what was measured at that moment, (E,) each, by "data/figure"; NaN where it was not.
+        losses: (E, m), float64.
+        weights: (E, m), float64.
+        evaluated: evaluations, (E,) each, by "data/figure"; NaN where there was none.
     """
 
     steps: Tensor
@@ -31,7 +31,7 @@ class Course:
 
     @classmethod
     def none(cls, m: int) -> Course:
-        """Of a run that kept no record."""
+        """The trajectory of a run that recorded nothing."""
         nothing = torch.empty(0, m, dtype=torch.float64)
         return cls(torch.empty(0, dtype=torch.int64), nothing, nothing.clone())
 
@@ -41,22 +41,22 @@ class Course:
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """One trained model: where its losses ended, and how.
+    """One trained model: its final losses and the verdict on them.
 
     Attributes:
-        preference: what was asked for.
-        losses: the losses at the end, (m,), float64.
+        preference: which it was trained for.
+        losses: the final losses, (m,), float64.
         status: the verdict of `ferero.Report` ("met", "met_within_noise", "not_met", "saturated", "oscillating"),
-            "diverged" where losses or parameters are not finite, or "trained" where nobody judged.
-        message: the same in a sentence, with advice.
-        weights: of the losses in the last step, (m,); NaN where not known.
-        multipliers: of the last step; None where there are none.
+            "diverged" if losses or parameters are not finite, or "trained" if nobody judged.
+        message: the status as a sentence, with advice.
+        weights: of the losses in the last step, (m,); NaN if unknown.
+        multipliers: of the last step; None if there are none.
         seed: of the model.
         steps: optimizer steps taken.
-        seconds: wall time; for one of several trained together, its share.
-        evaluated: figures by the name of the data they were measured on, then by their own.
-        course: losses and weights along the way.
-        state_dict: the model's; None where it was not kept.
+        seconds: wall time; its share, if several were trained together.
+        evaluated: figures by the name of their data, then by their own.
+        course: the trajectory of losses and weights.
+        state_dict: of the model; None if it was not kept.
     """
 
     preference: Preference = field(repr=False)
@@ -74,5 +74,5 @@ class Trained:
 
     @property
     def success(self) -> bool:
-        """Whether every constraint is met, as far as one can see."""
+        """Whether every constraint is met, within batch noise."""
         return self.status in ("met", "met_within_noise")

@@ -9,8 +9,7 @@ import numpy as np
 
 from ferero._arrays import Array, ArrayLike, to_float64
 from ferero.errors import InputError
-from ferero.fronts._found import Found, shortfall_of, trajectory_of
-from ferero.fronts._front import Front
+from ferero.fronts._front import Found, Front, shortfall_of, trajectory_of
 from ferero.plot._names import legend_texts
 from ferero.plot._parallel import plot_parallel
 from ferero.plot._region import wanted_segment

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ferero.errors import InputError
-from ferero.fronts._found import Found
-from ferero.fronts._front import Front
-from ferero.fronts._table import preference_text
+from ferero.fronts._front import Found, Front, preference_text
 
 __all__ = ["legend_texts"]
 

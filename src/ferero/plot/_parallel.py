@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ferero._arrays import Array
-from ferero.fronts._found import Found, shortfall_of
-from ferero.fronts._front import Front
+from ferero.fronts._front import Found, Front, shortfall_of
 from ferero.plot.style._frame import finish, new_panels
 from ferero.plot.style._style import LINE, THIN, drawing, page_of
 

@@ -12,13 +12,13 @@ import torch
 
 import ferero
 from ferero.errors import InputError
+from ferero_lab.experiments import get
 from ferero_lab.experiments.emotions import EXPERIMENT
 from ferero_lab.experiments.emotions.measures import attained, measure, paired
 from ferero_lab.experiments.emotions.plan import REFERENCE, mild_rays, read_plan, uniform_rays
 from ferero_lab.experiments.emotions.sections import shares_by_step
 from ferero_lab.experiments.emotions.training import NAMES, make_network, song_losses
 from ferero_lab.experiments.experiment import Context, Found, Settings
-from ferero_lab.experiments.registry import get
 from ferero_lab.report.story_files import story_files
 
 TINY = Settings("quick", seeds=2, epochs=2, only=("rays",), methods=("ls", "ferero"))

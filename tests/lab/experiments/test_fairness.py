@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from ferero.errors import InputError
+from ferero_lab.experiments import get
 from ferero_lab.experiments.experiment import Context, Found, Settings
 from ferero_lab.experiments.fairness import EXPERIMENT
 from ferero_lab.experiments.fairness.measures import excess_over, measure, violation
 from ferero_lab.experiments.fairness.plan import GAPS, TITLES, WEIGHTS, preferences
 from ferero_lab.experiments.fairness.training import figures, group_losses, penalised_losses
-from ferero_lab.experiments.registry import get
 from ferero_lab.report.story_files import story_files
 
 TINY = Settings("quick", seeds=2, epochs=1)

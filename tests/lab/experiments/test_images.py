@@ -19,6 +19,7 @@ import ferero
 from ferero.errors import InputError
 from ferero_lab.data import digit_pairs, multi_images
 from ferero_lab.data.registry import FILES
+from ferero_lab.experiments import get
 from ferero_lab.experiments.experiment import Context, Found, Settings
 from ferero_lab.experiments.images import EXPERIMENT
 from ferero_lab.experiments.images import parts as image_parts
@@ -34,7 +35,6 @@ from ferero_lab.experiments.images.oracle import (
 )
 from ferero_lab.experiments.images.tasks import accuracies, fixed_weights, load_task, ray
 from ferero_lab.experiments.images.training import Recipe
-from ferero_lab.experiments.registry import get
 from ferero_lab.report.clean import clean
 from ferero_lab.report.story_files import story_files
 

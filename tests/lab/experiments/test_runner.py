@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ferero.errors import InputError
-from ferero_lab.experiments import registry
+from ferero_lab import experiments
 from ferero_lab.experiments.experiment import Part, Section, Settings, Story
 from ferero_lab.experiments.run_folder import RunFolder
 from ferero_lab.experiments.runner import report_again, run_experiment
@@ -67,7 +67,7 @@ def tiny(monkeypatch):
     module = types.ModuleType("tiny_experiment")
     module.EXPERIMENT, module.__spec__ = experiment, ModuleSpec("tiny_experiment", None)
     monkeypatch.setitem(sys.modules, "tiny_experiment", module)
-    monkeypatch.setitem(registry.MODULES, "tiny", "tiny_experiment")
+    monkeypatch.setitem(experiments.MODULES, "tiny", "tiny_experiment")
     return experiment
 
 
@@ -276,17 +276,17 @@ def test_a_full_disk_loses_nothing(tiny, tmp_path, monkeypatch):
 
 
 def test_the_registry_knows_what_is_there(tiny):
-    assert "tiny" in registry.names()
-    assert registry.get("tiny") is tiny
+    assert "tiny" in experiments.names()
+    assert experiments.get("tiny") is tiny
     for name, words in (
         (
             "tinny",
-            f"NAME: there is no experiment 'tinny'; did you mean 'tiny'? There are {', '.join(registry.names())}.",
+            f"NAME: there is no experiment 'tinny'; did you mean 'tiny'? There are {', '.join(experiments.names())}.",
         ),
-        ("zzz", f"NAME: there is no experiment 'zzz'. There are {', '.join(registry.names())}."),
+        ("zzz", f"NAME: there is no experiment 'zzz'. There are {', '.join(experiments.names())}."),
     ):
         with pytest.raises(InputError) as refused:
-            registry.get(name)
+            experiments.get(name)
         assert str(refused.value) == words
 
 

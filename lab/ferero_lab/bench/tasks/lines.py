@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from ferero_lab.bench.tasks.cell import Cell, ferero_score, rival_scores
 from ferero_lab.bench.tasks.figures import Key, Line, key_of
 from ferero_lab.bench.tasks.variants import variant_scores
+from ferero_lab.worker_pool import Advance, WorkerPool
 
 __all__ = ["WORK", "Who", "add_lines", "missing", "of_kind", "read_lines", "work_on"]
 
@@ -43,16 +42,21 @@ def missing(wanted: Mapping[Key, Cell], lines: Iterable[Line], who: Who) -> list
 
 
 def work_on(pieces: Sequence[Callable[[], Line]], jobs: int) -> Iterator[Line]:
-    """The lines of all pieces of work, in the order in which they end; in this process for one job."""
+    """The lines of all pieces of work, in the order in which they end; one job runs in this process."""
     if jobs == 1 or len(pieces) < 2:
         yield from (piece() for piece in pieces)
         return
-    with ProcessPoolExecutor(min(jobs, len(pieces)), mp_context=get_context("spawn")) as pool:
-        try:
-            for one in as_completed([pool.submit(piece) for piece in pieces]):
-                yield one.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    waiting = {f"cell {index}": partial(_line_of, piece) for index, piece in enumerate(pieces)}
+    with WorkerPool(advice="where memory ran out, try fewer --jobs") as pool:
+        while waiting or pool.running:
+            for cell in list(waiting)[: jobs - len(pool.running)]:
+                pool.start(cell, waiting.pop(cell))
+            yield from (message.answer for message in pool.messages() if message.is_done)
+
+
+def _line_of(piece: Callable[[], Line], advance: Advance) -> Line:
+    del advance
+    return piece()
 
 
 def add_lines(found: Iterable[Line], out: Path | None, tick: Callable[[], None] = lambda: None) -> list[Line]:

@@ -8,14 +8,10 @@ from typing import Any
 
 from ferero._arrays import ArrayLike
 from ferero.errors import InputError
-from ferero.fronts._front import Front
-from ferero.fronts._preferences import read_preferences
-from ferero.fronts._sweep.driver import Driver, LostError
-from ferero.fronts._sweep.failure import SweepError
-from ferero.fronts._sweep.pack import unpack
-from ferero.fronts._sweep.store import Store
-from ferero.fronts._sweep.workforce import Workers, Workforce
-from ferero.fronts._table import preference_text
+from ferero.fronts._front import Front, preference_text
+from ferero.fronts._read_preferences import read_preferences
+from ferero.fronts._sweep_driver import LostError, SweepDriver, SweepError, Workers, Workforce
+from ferero.fronts._sweep_store import SweepStore, unpack
 from ferero.fronts._trained import Trained
 from ferero.optimize._result import Result
 from ferero.preference import Preference
@@ -34,33 +30,33 @@ def sweep(
     retries: int = 2,
     progress: Callable[[int, int], object] | None = None,
 ) -> Front[Any]:
-    """``train_one`` for each of P preferences, by any workers, with every finished point kept.
+    """Runs ``train_one`` for each of P preferences, on any executor, and keeps every finished point.
 
-    With a ``folder``, points are written there as they come in, and the same call with the same folder goes on where
-    the last one ended, however it ended: what is finished is loaded and not run again. A folder belongs to one
-    ``train_one``; when you change that, name another.
+    With a ``folder``, each point is written there as it finishes, and the same call with the same folder resumes,
+    however the last one ended: finished points are loaded and not run again. A folder belongs to one ``train_one``;
+    if you change that, name another.
 
-    A point whose worker was killed is run again. Where ``train_one`` itself raises, the other points are finished
+    A point whose worker was killed is run again. If ``train_one`` itself raises, the other points are finished
     first. Losses that are not finite are a result too, with the status "diverged".
 
     Args:
         train_one: ``train_one(preference)`` returns the losses (m,), or {name: loss}, or a `Trained`, or a `Result`.
             For a pool of processes it must be defined at the top level of a module.
         preferences: a list of `Preference`, a stack of them, or rays (P, m), which become `Preference.ray`.
-        executor: whatever has ``submit``: of ``concurrent.futures``, Dask's ``client.get_executor()``, submitit's. Or a
-            function that makes one, such as ``lambda: ProcessPoolExecutor(2)``: a pool of processes breaks when one of
-            them is killed, and is then made anew. None: this process, one point after the other.
-        folder: where finished points are kept; None keeps them in memory only.
-        retries: how often a point is run again whose worker was lost.
-        progress: called with the number of finished points and P, at the start and whenever a point comes in.
+        executor: an object with ``submit``: of ``concurrent.futures``, Dask's ``client.get_executor()``, submitit's. Or
+            a function that makes one, such as ``lambda: ProcessPoolExecutor(2)``: a pool of processes breaks when one
+            of them is killed, and is then replaced. None: this process, one point after the other.
+        folder: keeps the finished points; None keeps them in memory only.
+        retries: how often a point is run again after its worker died.
+        progress: called with the number of finished points and P, at the start and after each point.
 
     Returns:
         The `Front`; its points are in the order of the preferences.
 
     Raises:
         InputError: for arguments that do not fit, a folder of another sweep, or a ``train_one`` that cannot be sent.
-        SweepError: when points failed; it names them, its cause is the first one's error, and it holds the others.
-        KeyboardInterrupt: on Ctrl-C, after cancelling what is pending; what is finished is kept.
+        SweepError: if points failed; it names them, its cause is the first error, and it holds the finished points.
+        KeyboardInterrupt: on Ctrl-C, after cancelling pending points; finished ones are kept.
 
     Example:
         >>> import torch, ferero
@@ -69,36 +65,36 @@ def sweep(
         >>> front
         Front(2 points in f1, f2: 2 converged)
     """
-    wanted = read_preferences(preferences)
+    given = read_preferences(preferences)
     _check(train_one, retries)
     workforce = Workforce(executor)
-    store = None if folder is None else Store(folder, wanted)
+    store = None if folder is None else SweepStore(folder, given)
     try:
-        return _Sweep(train_one, wanted, workforce, store, progress).run(retries)
+        return _Sweep(train_one, given, workforce, store, progress).run(retries)
     finally:
         if store is not None:
             store.close()
 
 
 class _Sweep:
-    """One call: what is wanted, what is finished, and what to say when it ends early."""
+    """One call of `sweep`: its finished points, its progress, and its messages if it ends early."""
 
     def __init__(
         self,
         train_one: Callable[[Preference], object],
-        wanted: list[Preference],
+        preferences: list[Preference],
         workforce: Workforce,
-        store: Store | None,
+        store: SweepStore | None,
         progress: Callable[[int, int], object] | None,
     ) -> None:
-        self._train_one, self._wanted, self._workforce = train_one, wanted, workforce
+        self._train_one, self._preferences, self._workforce = train_one, preferences, workforce
         self._store, self._progress = store, progress
         self._finished: dict[int, Trained | Result] = {} if store is None else store.load()
         self._unwritten: dict[int, Trained | Result] = {}
 
     def run(self, retries: int) -> Front[Any]:
-        missing = {i: p for i, p in enumerate(self._wanted) if i not in self._finished}
-        driver = Driver(self._train_one, missing, self._workforce, retries=retries, keep=self._keep)
+        missing = {i: p for i, p in enumerate(self._preferences) if i not in self._finished}
+        driver = SweepDriver(self._train_one, missing, self._workforce, retries=retries, keep=self._keep)
         try:
             self._tell()
             driver.run()
@@ -109,10 +105,10 @@ class _Sweep:
             raise SweepError(f"{error}; {self._kept()}", finished=self._finished | self._unwritten) from error.__cause__
         if driver.failures:
             raise self._failure(driver.failures) from min(driver.failures.items())[1]
-        return Front.from_results([self._finished[i] for i in range(len(self._wanted))])
+        return Front.from_results([self._finished[i] for i in range(len(self._preferences))])
 
     def _keep(self, i: int, parcel: bytes) -> None:
-        point = unpack(parcel, self._wanted[i])
+        point = unpack(parcel, self._preferences[i])
         if self._store is not None:
             try:
                 self._store.keep(i, parcel)
@@ -124,10 +120,10 @@ class _Sweep:
 
     def _tell(self) -> None:
         if self._progress is not None:
-            self._progress(len(self._finished), len(self._wanted))
+            self._progress(len(self._finished), len(self._preferences))
 
     def _kept(self) -> str:
-        count = f"{len(self._finished)} of {len(self._wanted)} points finished"
+        count = f"{len(self._finished)} of {len(self._preferences)} points finished"
         if self._store is None:
             return (
                 f"{count}, and not kept on disk; with folder= they would be, and the same call would go on from there."
@@ -141,7 +137,7 @@ class _Sweep:
         return SweepError(f"{'; '.join(told)}; {self._kept()}", failures, self._finished)
 
     def _sentence(self, i: int, error: BaseException) -> str:
-        where = f"preferences[{i}] ({preference_text(self._wanted[i])})"
+        where = f"preferences[{i}] ({preference_text(self._preferences[i])})"
         return f"{where}: {error}" if isinstance(error, LostError) else f"train_one of {where} raised {_text(error)}"
 
 

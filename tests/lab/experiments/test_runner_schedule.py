@@ -5,9 +5,9 @@ import random
 import pytest
 from tests.lab.experiments.made_up import MadeUp
 
-from ferero_lab.experiments import registry
+from ferero_lab import experiments
 from ferero_lab.experiments.experiment import Part, Settings
-from ferero_lab.experiments.schedule import may_start
+from ferero_lab.experiments.runner import may_start
 
 
 def part(key, *after, alone=False):
@@ -89,7 +89,7 @@ def test_whole_experiments(name, jobs):
 
         parts = make_parts(read_plan(Settings(seeds=3)))
     else:
-        experiment = MadeUp() if name == "made-up" else registry.get(name)
+        experiment = MadeUp() if name == "made-up" else experiments.get(name)
         parts = experiment.parts(Settings(mode="quick"))
     assert [one.key for one in parts if one.alone] == ["timing" if name == "speech" else "time"]
     for seed in range(5):

@@ -1,4 +1,4 @@
-"""The preferences of a whole front, in the forms in which a caller may have them."""
+"""`read_preferences`: the preferences of a front from any form that a caller may pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read_preferences(preferences: object) -> list[Preference]:
     """Single preferences over the same names, at least one, from a list, a stack, or rays (P, m).
 
     Raises:
-        InputError: for none, for names that differ, or for what is neither.
+        InputError: for no preference, names that differ, or another form.
     """
     if isinstance(preferences, Preference):
         return list(preferences.members) or [preferences]

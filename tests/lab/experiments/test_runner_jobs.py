@@ -12,12 +12,10 @@ import pytest
 from tests.lab.experiments.made_up import PATIENCE, REFUSAL, MadeUp
 
 from ferero.errors import InputError
-from ferero_lab.experiments import side_by_side
 from ferero_lab.experiments.experiment import Part, Settings
 from ferero_lab.experiments.run_folder import RunFolder
-from ferero_lab.experiments.runner import run_experiment
-from ferero_lab.experiments.side_by_side import LostPartError
-from ferero_lab.experiments.worker import _that_travels
+from ferero_lab.experiments.runner import _share_of_threads, run_experiment
+from ferero_lab.worker_pool import LostWorkerError
 
 ROOT = Path(__file__).parents[3]
 
@@ -112,10 +110,10 @@ def test_a_process_that_is_killed_is_named(tmp_path):
     marks = tmp_path / "marks"
     marks.mkdir()
     made = MadeUp(marks, {"two": "die"}, {"one": {}, "two": {"after": ("one",)}})
-    with pytest.raises(LostPartError) as lost:
+    with pytest.raises(LostWorkerError) as lost:
         run_experiment(made, Settings(mode="quick"), tmp_path / "run", jobs=2)
     assert str(lost.value) == (
-        "part two: its process ended with signal 9; where memory ran out, try fewer --jobs, with --resume."
+        "part two: its worker ended with signal 9; where memory ran out, try fewer --jobs, with --resume."
     )
     assert list(parts_of(tmp_path / "run")) == ["one"]
     assert not multiprocessing.active_children()
@@ -129,12 +127,12 @@ def test_an_interrupt_ends_the_processes_too(tmp_path):
     code = (
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background\n"
-        "from ferero_lab.experiments import registry\n"
-        "registry.MODULES['made-up'] = 'tests.lab.experiments.made_up'\n"
+        "from ferero_lab import experiments\n"
+        "experiments.MODULES['made-up'] = 'tests.lab.experiments.made_up'\n"
         "from ferero.cli._app import main\n"
         f"sys.exit(main(['run', 'made-up', '--quick', '--jobs', '2', '--out', {str(run)!r}]))\n"
     )
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "FERERO_TEST_MARKS": str(marks)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "FERERO_TEST_MARKS": str(marks)}
     with subprocess.Popen(
         [sys.executable, "-c", code],
         stdout=subprocess.PIPE,
@@ -196,25 +194,9 @@ def test_beside_others_a_part_has_its_share_of_the_threads_and_alone_all_of_them
 def test_each_process_has_its_share_of_the_cores(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
-    assert [side_by_side._share(16, jobs) for jobs in (2, 3, 16, 40)] == [8, 5, 1, 1]
-    assert side_by_side._share(1, 2) == 1
+    assert [_share_of_threads(16, jobs) for jobs in (2, 3, 16, 40)] == [8, 5, 1, 1]
+    assert _share_of_threads(1, 2) == 1
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert side_by_side._share(16, 2) == 1
+    assert _share_of_threads(16, 2) == 1
     monkeypatch.setenv("OMP_NUM_THREADS", "6")
-    assert side_by_side._share(6, 4) == 6
-
-
-class TwoWordsError(Exception):
-    """One that cannot be unpickled from its words."""
-
-    def __init__(self, one, two):
-        super().__init__(f"{one} and {two}")
-
-
-def test_errors_travel_with_their_words():
-    whole = _that_travels(OSError(28, "No space left on device", "two.json"))
-    assert (whole.filename, whole.strerror) == ("two.json", "No space left on device")
-    plain = _that_travels(TwoWordsError("this", "that"))
-    assert type(plain) is RuntimeError
-    assert str(plain) == "TwoWordsError: this and that"
-    assert "TwoWordsError" in plain.__notes__[-1]
+    assert _share_of_threads(6, 4) == 6

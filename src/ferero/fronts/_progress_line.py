@@ -1,4 +1,4 @@
-"""One line on the terminal while one waits: how far, and how long still."""
+"""`ProgressLine`: the progress of training on one line of the terminal."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ __all__ = ["ProgressLine", "Watcher", "read_watcher"]
 Watcher: TypeAlias = Callable[[int, int], None]
 """``watcher(done, total)``."""
 
-_OFTEN = 0.2  # seconds between two drawings
+_INTERVAL = 0.2  # seconds between two updates
 
 
 class ProgressLine:
-    """``training 12 models: 37 %, 1:24 left``, drawn over itself; taken away at the end.
+    """``training 12 models: 37 %, 1:24 left``, updated in place and erased at the end.
 
     Args:
-        title: what is being done.
-        stream: where to draw; stderr if None.
+        title: what runs.
+        stream: stderr if None.
     """
 
     def __init__(self, title: str, stream: TextIO | None = None) -> None:
@@ -29,11 +29,11 @@ class ProgressLine:
         self._first, self._drawn = 0, 0.0
 
     def __call__(self, done: int, total: int) -> None:
-        """Draw the line, if it is time."""
+        """Updates the line, at most every 0.2 s."""
         now = time.monotonic()
         if self._begin is None:
             self._begin, self._first = now, done
-        if done < total and now - self._drawn < _OFTEN:
+        if done < total and now - self._drawn < _INTERVAL:
             return
         self._drawn = now
         text = "" if done >= total else f"{self._title}: {100 * done // max(total, 1)} %{self._left(done, total, now)}"
@@ -53,7 +53,7 @@ class ProgressLine:
 
 
 def read_watcher(progress: Watcher | bool | None, title: str) -> Watcher:
-    """Who is told: a function of the user's, a line (True; None only on a terminal), or nobody (False)."""
+    """The user's function, a `ProgressLine` (True, or None on a terminal), or a function that does nothing."""
     if callable(progress):
         return progress
     if progress or (progress is None and sys.stderr.isatty()):
