@@ -1,4 +1,4 @@
-"""One run, step by step: its losses, and below them how far it was from what was wanted."""
+"""The history of one run: its losses and, below them, the largest violation of the preference."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 from ferero._arrays import Array
 from ferero.errors import InputError
 from ferero.optimize._result import Result
-from ferero.plot.style._frame import finish, new_panels
-from ferero.plot.style._style import LINE, drawing, page_of
+from ferero.plot.style._style import LINE, drawing, finish, new_panels, page_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
