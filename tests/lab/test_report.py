@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ferero.errors import InputError
-from ferero_lab.report import Page, Picture, check_folder, configuration, to_json, write_file, write_folder
+from ferero_lab.report import HtmlPage, Picture, check_folder, configuration, to_json, write_file, write_folder
 
 FILES = {"a.json": b"{}", "b.png": b"png"}
 
@@ -113,7 +113,7 @@ class Outline(HTMLParser):
 
 
 def test_a_page_escapes_everything_and_asks_the_network_for_nothing():
-    page = Page("<script>1</script>")
+    page = HtmlPage("<script>1</script>")
     page.heading("<b>")
     page.text("f1 <= 0.3 & more")
     page.verbatim("<i>\nx")

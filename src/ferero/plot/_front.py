@@ -50,9 +50,9 @@ def plot_front(
     """Draws the preferences, the trajectories and the points found.
 
     Dots are the points found, in the colour of their preference; hollow and crossed where the run did not
-    converge or the model does not meet its preference, hollow where that was not checked. Rings are the starts. Two losses make a
-    plane and three a space; more are drawn as parallel coordinates, in units of the rays where all preferences
-    are rays, so that a point on its ray is a level line.
+    converge or the model does not meet its preference, hollow where that was not checked. Rings are the starts.
+    Two losses make a plane and three a space; more are drawn as parallel coordinates, in units of the rays where
+    all preferences are rays, so that a point on its ray is a level line.
 
     Args:
         front: of any number of losses.

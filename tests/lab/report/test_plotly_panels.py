@@ -23,10 +23,10 @@ from tests.lab.report.stories import (
     spectrogram,
 )
 
-from ferero_lab.report.look import PAPER, SERIES, Look
-from ferero_lab.report.panels import Bars, FrontPanel, FrontPoint, Heat, Level, Line, Lines, Panel, Profile, Segment
-from ferero_lab.report.plotly_frame import Graph
+from ferero_lab.report.panels import Bars, Curve, FrontPanel, FrontPoint, Heat, Level, Lines, Panel, Profile, Segment
+from ferero_lab.report.plotly_frame import PlotlyFigure
 from ferero_lab.report.plotly_panels import graph
+from ferero_lab.report.style import PAPER, SERIES, Palette
 
 EMPTY = [
     FrontPanel("", ("a", "b"), ()),
@@ -34,7 +34,7 @@ EMPTY = [
     FrontPanel("", EMOTIONS, ()),
     FrontPanel("", (), ()),
     Lines("", "", "", (), log_x=True, log_y=True),
-    Lines("", "", "", [Line((), (), "nothing")]),
+    Lines("", "", "", [Curve((), (), "nothing")]),
     Bars("", "", (), (), ()),
     Profile("", (), (), ()),
     Profile("", EMOTIONS, ("one",), [[]]),
@@ -48,19 +48,19 @@ FULL = [plane("p", 0), plane("s", 1, spread=True), space(), parallel(), curves(T
 FULL += [spectrogram(), alignment(), bounded()]
 
 
-def drawn(panel: Panel) -> Graph:
+def drawn(panel: Panel) -> PlotlyFigure:
     """The figure, after plotly has found nothing wrong with it and JSON neither."""
-    result = graph(panel, Look([[panel]]))
+    result = graph(panel, Palette([[panel]]))
     go.Figure(data=result.data, layout=result.layout)
     json.dumps([result.data, result.layout], allow_nan=False)
     return result
 
 
-def points_of(result: Graph) -> list[dict]:
+def points_of(result: PlotlyFigure) -> list[dict]:
     return [trace for trace in result.data if "markers" in trace["mode"] and trace["meta"]["role"] == ""]
 
 
-def roles_of(result: Graph, role: str) -> list[dict]:
+def roles_of(result: PlotlyFigure, role: str) -> list[dict]:
     return [trace for trace in result.data if trace["meta"]["role"] == role]
 
 
@@ -99,7 +99,7 @@ def test_texts_are_escaped_wherever_plotly_reads_html(names):
 def test_other_panels_escape_too(panel):
     evil = "<i>%{y}"
     fields = {
-        Lines: {"x_label": evil, "y_label": evil, "lines": [Line([0, 1], [0, 1], evil, (1, 1))]},
+        Lines: {"x_label": evil, "y_label": evil, "lines": [Curve([0, 1], [0, 1], evil, (1, 1))]},
         Bars: {"y_label": evil, "groups": [evil] * 3, "series": [evil] * 5},
         Profile: {"methods": [evil] * 5, "names": [evil] * 6},
     }
@@ -171,13 +171,13 @@ def test_what_is_not_finite_is_a_gap(bad, m):
     points = [FrontPoint(row, "g", path=rows, spread=rows[0]) for row in rows]
     result = drawn(FrontPanel("", EMOTIONS[:m], points, [Segment(rows[0], rows[1])], rows))
     assert points_of(result)[0]["y"][0] is None
-    drawn(Lines("", "", "", [Line([1, bad, 3], [1, 2, bad], "l", [bad, 1, 1])], log_x=True, log_y=True))
+    drawn(Lines("", "", "", [Curve([1, bad, 3], [1, 2, bad], "l", [bad, 1, 1])], log_x=True, log_y=True))
     drawn(Bars("", "", "ab", "s", [[bad], [1]], [[1], [bad]]))
     drawn(Profile("", "ab", "m", [[[bad, 1], [0.5, 0.5]]]))
 
 
 def test_bands_break_at_gaps_and_stay_positive_on_a_logarithmic_scale():
-    line = Line([1, 2, 3, 4], [1.0, math.nan, 2.0, 4.0], "l", [0.5, 0.5, 3.0, 1.0])
+    line = Curve([1, 2, 3, 4], [1.0, math.nan, 2.0, 4.0], "l", [0.5, 0.5, 3.0, 1.0])
     first, second, curve = drawn(Lines("", "x", "y", [line], log_y=True)).data
     assert (first["x"], first["y"]) == ([1, 1], [0.5, 1.5])
     assert (second["x"], second["y"]) == ([3, 4, 4, 3], [0.2, 3.0, 5.0, 5.0])
@@ -224,7 +224,7 @@ def test_one_point_is_enough():
 
 def test_levels_are_lines_with_labels_in_the_margin():
     levels = [Level(1.2, "cpc <= 1.2"), Level(1.0, "zh <= 1"), Level(0.0, "nothing")]
-    line = Line([0, 1], [0.9, 5.0], "l")
+    line = Curve([0, 1], [0.9, 5.0], "l")
     plain = drawn(Lines("", "", "", [line], levels=levels)).layout
     assert [shape["y0"] for shape in plain["shapes"]] == [0.0, 1.0, 1.2]
     assert [note["text"] for note in plain["annotations"]] == ["nothing", "zh &lt;= 1", "cpc &lt;= 1.2"]

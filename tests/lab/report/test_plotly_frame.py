@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ferero_lab.report.thin import thin_columns, thin_curve, thin_path
+from ferero_lab.report.plotly_frame import thin_columns, thin_curve, thin_path
 
 
 def test_a_short_path_is_untouched():

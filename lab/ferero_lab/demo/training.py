@@ -1,6 +1,7 @@
 """The demonstration's training: an autoencoder of digits under a bound, by ferero, by five lines, and by the plain sum.
 
-All three begin with the same weights and see the same batches with the same noise; only the loss differs.
+All three begin with the same weights and see the same batches with the same noise; only the loss differs. A
+terminal shows them as a chart that moves, a file as a few lines of figures.
 """
 
 from __future__ import annotations
@@ -12,9 +13,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.padding import Padding
+from rich.text import Text
 from torch import Tensor
 
 import ferero
+from ferero.cli import new_table
 from ferero.subprogram import Array
 from ferero.training import Report
 from ferero_lab.bench.tasks.task import Task, make_optimizer
@@ -24,7 +30,7 @@ from ferero_lab.report import Picture, draw
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["BOUND", "NAMES", "RATE", "Training", "train_demo"]
+__all__ = ["BOUND", "NAMES", "RATE", "DemoTraining", "chart", "follow_training", "show_training", "train_demo"]
 
 BOUND, STEPS, EVERY, SEED = 4.0, 3000, 25, 0
 RATE, PROPORTIONAL = 0.01, 1.0
@@ -32,16 +38,22 @@ NAMES = ("ferero", "dual ascent", "plain sum")
 LossOf: TypeAlias = Callable[[Tensor], Tensor]
 TOLERANCE = 0.01  # share of the bound that counts as met
 
+_STYLES = dict(zip(NAMES, ("bold cyan", "yellow", "magenta"), strict=True))
+_DOTS = dict(zip(NAMES, "●◆+", strict=True))
+_ROWS, _COLUMNS = 13, 60
+_LOW, _HIGH = 2.5, 6.1  # of the chart, in units of rec
+_LINES = 4  # of figures, where nothing can move
+
 
 @dataclass(frozen=True)
-class Training:
+class DemoTraining:
     """What the three have reached so far.
 
     Attributes:
         task: what is trained.
-        steps: of each look, (looks,).
-        losses: rec and kl on all digits at each look, by name, (looks, 2).
-        report: ferero's own, at the last look.
+        steps: of each evaluation, (evaluations,).
+        losses: rec and kl on all digits at each evaluation, by name, (evaluations, 2).
+        report: ferero's own, at the last evaluation.
     """
 
     task: Task
@@ -50,7 +62,7 @@ class Training:
     report: Report
 
     def final(self, name: str) -> tuple[float, float]:
-        """The mean losses over the last tenth of the looks."""
+        """The mean losses over the last tenth of the evaluations."""
         rec, kl = self.losses[name][-max(1, len(self.steps) // 10) :].mean(axis=0)
         return float(rec), float(kl)
 
@@ -107,11 +119,11 @@ class Training:
         return figure
 
 
-def train_demo(look: Callable[[Training], None]) -> Training:
+def train_demo(show: Callable[[DemoTraining], None]) -> DemoTraining:
     """Train the three side by side: some ten seconds.
 
     Args:
-        look: called with what was reached so far, every few steps.
+        show: called with what was reached so far, every few steps.
     """
     task = vae(BOUND)
     steer = ferero.Steer(task.preference)
@@ -134,8 +146,8 @@ def train_demo(look: Callable[[Training], None]) -> Training:
                     for name, model in models.items():
                         seen[name].append(task.evaluate(model).tolist())
                 so_far = {name: np.array(values) for name, values in seen.items()}
-                training = Training(task, np.array(steps, dtype=float), so_far, steer.report())
-                look(training)
+                training = DemoTraining(task, np.array(steps, dtype=float), so_far, steer.report())
+                show(training)
     return training
 
 
@@ -161,3 +173,65 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def follow_training(console: Console) -> DemoTraining:
+    """Train, and show how it goes on the way."""
+    console.print(Text(f"An autoencoder of digits, rec <= {BOUND:g}, minimize kl. The values below are rec, kl:"))
+    if not console.is_terminal:
+        return train_demo(lambda so_far: _say(console, so_far))
+    with Live(console=console, refresh_per_second=10) as live:
+        trained = train_demo(lambda so_far: live.update(Group(chart(so_far), _today(so_far))))
+        live.update(chart(trained))
+        return trained
+
+
+def show_training(console: Console, trained: DemoTraining) -> None:
+    """What came of it, in a table, and what ferero's report advises."""
+    header, rows = trained.table()
+    table = new_table("A model under a constraint")
+    for name in header:
+        table.add_column(name, justify="right" if name in {"rec", "kl"} else "left")
+    for name, *figures, met, said in rows:
+        table.add_row(name, *figures, Text(met, style="green" if met == "met" else "red"), said)
+    console.print(table)
+    console.print(Padding(Text(f"ferero's report: {trained.report.advice}", style="dim"), (0, 0, 1, 2)))
+
+
+def chart(so_far: DemoTraining) -> RenderableType:
+    """``rec`` over the steps, and the bound."""
+    grid = [[(" ", "")] * _COLUMNS for _ in range(_ROWS)]
+    grid[_row(BOUND)] = [("─", "dim")] * _COLUMNS
+    columns = (so_far.steps / STEPS * (_COLUMNS - 1)).round().astype(int)
+    for name in reversed(NAMES):
+        for column, rec in zip(columns, so_far.losses[name][:, 0], strict=True):
+            if np.isfinite(rec):
+                grid[_row(float(rec))][column] = (_DOTS[name], _STYLES[name])
+    lines = [
+        Text.assemble(f"{'rec' if i == 0 else f'{BOUND:g}' if i == _row(BOUND) else '':>5} │", *row)
+        for i, row in enumerate(grid)
+    ]
+    names = [(f"   {_DOTS[name]} {name}", _STYLES[name]) for name in NAMES]
+    return Group(*lines, Text(f"      └{'─' * _COLUMNS}"), Text.assemble("    ", *names, ""))
+
+
+def _row(rec: float) -> int:
+    share = (min(max(rec, _LOW), _HIGH) - _LOW) / (_HIGH - _LOW)
+    return round((1 - share) * (_ROWS - 1))
+
+
+def _today(so_far: DemoTraining) -> Text:
+    return Text(f"step {so_far.steps[-1]:4.0f}: {_figures(so_far)}")
+
+
+def _figures(so_far: DemoTraining) -> str:
+    """The losses of the three now."""
+    today = {name: so_far.losses[name][-1] for name in NAMES}
+    return "; ".join(f"{name} {rec:.2f}, {kl:.2f}" for name, (rec, kl) in today.items())
+
+
+def _say(console: Console, so_far: DemoTraining) -> None:
+    step, every = int(so_far.steps[-1]), max(EVERY, STEPS // _LINES)
+    if step % every and step != STEPS:
+        return
+    console.print(Text(f"step {step:4}: {_figures(so_far)}"), soft_wrap=True)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ferero.cli import TimedResult, result_rows, to_json
-from ferero_lab.report import Page, configuration, draw
+from ferero_lab.report.folder import configuration
+from ferero_lab.report.page import HtmlPage
+from ferero_lab.report.picture import draw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,19 +15,6 @@ if TYPE_CHECKING:
 __all__ = ["FILES", "solution_files"]
 
 FILES = ("config.json", "results.json", "history.png", "report.html")
-
-
-@dataclass(frozen=True)
-class _Figure:
-    """The run's picture, drawn when asked."""
-
-    answer: TimedResult
-
-    def __call__(self) -> Figure:
-        from ferero.plot import plot_history
-
-        figure: Figure = plot_history(self.answer.result)[0].get_figure(root=True)  # type: ignore[assignment]
-        return figure
 
 
 def solution_files(answer: TimedResult, target: str, **options: Any) -> dict[str, bytes]:
@@ -38,10 +26,17 @@ def solution_files(answer: TimedResult, target: str, **options: Any) -> dict[str
         options: those of the command.
     """
     config = configuration("solve", target=target, **options)
-    history = draw(_Figure(answer))
     result = answer.result
-    page = Page(f"ferero solve: {target}")
-    page.text("Asked:")
+
+    def make() -> Figure:
+        from ferero.plot import plot_history
+
+        figure: Figure = plot_history(result)[0].get_figure(root=True)  # type: ignore[assignment]
+        return figure
+
+    history = draw(make)
+    page = HtmlPage(f"ferero solve: {target}")
+    page.text("Preference:")
     page.verbatim(str(result.preference))
     for note in result.preference.notes:
         page.text(f"Note: {note}")

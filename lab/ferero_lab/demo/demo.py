@@ -1,4 +1,4 @@
-"""The demonstration: a model trained under a bound; then ten rays on the paper's problem, a bound, and too much."""
+"""A model trained under a bound; then ten rays, a bound and an impossible preference on the paper's problem."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ferero.cli import TimedResult, result_rows, to_json
 from ferero.fronts import Front, trace
 from ferero.optimize import minimize
 from ferero.preference import Preference, spread
+from ferero_lab.demo.training import BOUND, NAMES, RATE, DemoTraining
 from ferero_lab.problems import Exponential
-from ferero_lab.report import Page, Picture, configuration, draw
-from ferero_lab.training_demo import BOUND, NAMES, RATE, Training
+from ferero_lab.report import HtmlPage, Picture, configuration, draw
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,7 +28,7 @@ FILES = (
     "training.png",
     "front.png",
     "front.svg",
-    "wishes.png",
+    "preferences.png",
     "history.png",
     "report.html",
 )
@@ -79,7 +79,7 @@ class Demo:
             "answers": [answer.to_dict() for answer in self.answers],
         }
 
-    def files(self, training: Training) -> dict[str, bytes]:
+    def files(self, training: DemoTraining) -> dict[str, bytes]:
         """The report folder's contents, by name.
 
         Args:
@@ -88,21 +88,21 @@ class Demo:
         Raises:
             MissingExtraError: without matplotlib or moocore.
         """
-        front, wishes, history = self.front_picture(), draw(self._draw_wishes), draw(self._draw_history)
-        course = training.picture()
+        front, preferences, history = self.front_picture(), draw(self._draw_preferences), draw(self._draw_history)
+        training_picture = training.picture()
         return {
             "config.json": to_json(self.config()).encode(),
             "results.json": to_json({**self.to_dict(), "training": training.to_dict()}).encode(),
-            "training.png": course.png,
+            "training.png": training_picture.png,
             "front.png": front.png,
             "front.svg": front.svg,
-            "wishes.png": wishes.png,
+            "preferences.png": preferences.png,
             "history.png": history.png,
-            "report.html": self._page(training, course, front, wishes, history),
+            "report.html": self._page(training, training_picture, front, preferences, history),
         }
 
     def front_picture(self) -> Picture:
-        """The rays, the ways and the points, in the forms that pages need.
+        """The rays, the trajectories and the points, in the forms that pages need.
 
         Raises:
             MissingExtraError: without matplotlib.
@@ -111,9 +111,16 @@ class Demo:
 
     # the report ---------------------------------------------------------------------------------------
 
-    def _page(self, training: Training, course: Picture, front: Picture, wishes: Picture, history: Picture) -> bytes:
-        page = Page("ferero demo: losses that pull against each other")
-        _tell_training(page, training, course)
+    def _page(
+        self,
+        training: DemoTraining,
+        training_picture: Picture,
+        front: Picture,
+        preferences: Picture,
+        history: Picture,
+    ) -> bytes:
+        page = HtmlPage("ferero demo: losses that pull against each other")
+        _tell_training(page, training, training_picture)
         page.heading("Two losses of a smooth problem")
         page.text(
             f"The paper's problem: {self.problem.q} parameters, two losses, each zero at its own point. Both "
@@ -122,14 +129,14 @@ class Demo:
         )
         page.subheading("Ten rays")
         page.text(
-            "Asked: losses in a given proportion, as small as possible. Found: the points where the rays "
+            "Preference: losses in a given proportion, as small as possible. Found: the points where the rays "
             "meet the front."
         )
-        page.picture(front, "The rays that were asked for (dashed), the ways there and the points found, in losses.")
+        page.picture(front, "The rays (dashed), the trajectories and the points found, in losses.")
         page.table(*result_rows(self.rays))
         page.text("All rays are traced together; the milliseconds are each one's share.")
         page.subheading("A bound")
-        page.text("Asked:")
+        page.text("Preference:")
         page.verbatim(str(self.bound.result.preference))
         page.text(f"Found ({self.bound.result.status}): {self.bound.result.message}")
         page.table(*result_rows([self.bound]))
@@ -137,14 +144,14 @@ class Demo:
             history,
             "The losses at each step and, below, how far beyond the bound they are (not at all in the gap).",
         )
-        page.subheading("A wish that cannot be had")
-        page.text("Asked:")
+        page.subheading("An impossible preference")
+        page.text("Preference:")
         page.verbatim(str(self.too_much.result.preference))
         page.text(f"Found ({self.too_much.result.status}): {self.too_much.result.message}")
         page.table(*result_rows([self.too_much]))
         page.picture(
-            wishes,
-            "Both wishes, shaded in the colour of what was found for them; no losses reach the square.",
+            preferences,
+            "Both preferences, shaded in the colours of the points found for them; no losses reach the square.",
         )
         versions = ", ".join(f"{name} {version}" for name, version in self.config()["versions"].items())
         page.footer(f"ferero demo, seed {_SEED}. {versions}.")
@@ -155,14 +162,14 @@ class Demo:
 
         return _figure(plot_front(self.front, truth=self.problem.front(400)))
 
-    def _draw_wishes(self) -> Figure:
+    def _draw_preferences(self) -> Figure:
         from ferero.plot import plot_front, plot_region
         from ferero.plot.style import page_of
 
-        wishes = Front.from_results([self.bound.result, self.too_much.result])
-        ax = plot_front(wishes, truth=self.problem.front(400))
-        for wish, color in zip(wishes.preferences, page_of(ax).colors(len(wishes)), strict=True):
-            plot_region(wish, ax, color=color, label="")
+        both = Front.from_results([self.bound.result, self.too_much.result])
+        ax = plot_front(both, truth=self.problem.front(400))
+        for preference, color in zip(both.preferences, page_of(ax).colors(len(both)), strict=True):
+            plot_region(preference, ax, color=color, label="")
         return _figure(ax)
 
     def _draw_history(self) -> Figure:
@@ -171,9 +178,9 @@ class Demo:
         return _figure(plot_history(self.bound.result)[0])
 
 
-def _tell_training(page: Page, training: Training, course: Picture) -> None:
+def _tell_training(page: HtmlPage, training: DemoTraining, picture: Picture) -> None:
     page.heading("A model under a constraint")
-    page.text("An autoencoder of 8 x 8 digits. Asked:")
+    page.text("An autoencoder of 8 x 8 digits. Preference:")
     page.verbatim(str(training.task.preference))
     page.text(
         f"Trained three times on the same batches from the same weights: with loss = steer(losses), ferero's default; "
@@ -182,7 +189,7 @@ def _tell_training(page: Page, training: Training, course: Picture) -> None:
         "found, task by task, where ferero has nothing to set."
     )
     page.table(*training.table())
-    page.picture(course, f"Both losses on all digits, step by step; rec is to be at most {BOUND:g} (dashed).")
+    page.picture(picture, f"Both losses on all digits, step by step; rec is to be at most {BOUND:g} (dashed).")
     page.text("What ferero's report says at the end:")
     page.verbatim(str(training.report))
 
@@ -205,8 +212,8 @@ def run_demo() -> Demo:
     )
 
 
-def _answer(problem: Exponential, start: Tensor, wish: str) -> TimedResult:
-    preference = Preference.parse(wish, names=problem.names)
+def _answer(problem: Exponential, start: Tensor, text: str) -> TimedResult:
+    preference = Preference.parse(text, names=problem.names)
     began = perf_counter()
     result = minimize(problem, start, preference)
     return TimedResult(result, 1e3 * (perf_counter() - began))

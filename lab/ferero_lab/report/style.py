@@ -1,15 +1,34 @@
-"""Assigns colours and markers consistently across the panels of a report, in its light and its dark form."""
+"""Style of a report's charts, which both renderers read: colours, markers and the legend, by day and by night.
+
+Colours, widths and dashes come from `ferero.plot.style`; here are those that a report needs besides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
+from unicodedata import east_asian_width
 
-from ferero.plot.style import OKABE_ITO
+from ferero.plot.style import DARK, LIGHT
 from ferero_lab.report.panels import Bars, FrontPanel, Heat, Lines, Panel
 
-__all__ = ["GRID", "INK", "MARKS", "PALE", "PAPER", "SERIES", "SOFT", "Look", "Mark", "Tone", "panel_names"]
+__all__ = [
+    "GRID",
+    "INK",
+    "MARKERS",
+    "PALE",
+    "PAPER",
+    "SERIES",
+    "SOFT",
+    "Key",
+    "Marker",
+    "Palette",
+    "Tone",
+    "legend_keys",
+    "panel_names",
+    "text_width",
+]
 
 
 @dataclass(frozen=True)
@@ -29,19 +48,16 @@ class Tone:
         return Tone(_faded(self.light, 0.18), _faded(self.dark, 0.26))
 
 
-INK = Tone("#1A1A1A", "#E8E8E8")
-PAPER = Tone("#FFFFFF", "#14171A")
+INK = Tone(LIGHT.ink, DARK.ink)
+PAPER = Tone(LIGHT.paper, DARK.paper)
+PALE = Tone(LIGHT.pale, DARK.pale)
 SOFT = Tone("#5F6368", "#A0A6AD")
-PALE = Tone("#BDBDBD", "#5C6166")
 GRID = Tone("#E8EAED", "#2B3035")
 
+_BY_NIGHT = ("#4C9FE0", "#F47B3A", "#1FC295", "#E39AC6", "#F2BB3D", "#9BDCFF")
+
 SERIES = (
-    Tone(OKABE_ITO["blue"], "#4C9FE0"),
-    Tone(OKABE_ITO["vermillion"], "#F47B3A"),
-    Tone(OKABE_ITO["green"], "#1FC295"),
-    Tone(OKABE_ITO["purple"], "#E39AC6"),
-    Tone(OKABE_ITO["orange"], "#F2BB3D"),
-    Tone(OKABE_ITO["sky"], "#9BDCFF"),
+    *(Tone(light, dark) for light, dark in zip(LIGHT.series, _BY_NIGHT, strict=True)),
     Tone("#7A1F4B", "#C2527F"),
     Tone("#7D7A1E", "#BDB94A"),
     Tone("#6F6F6F", "#9A9A9A"),
@@ -53,7 +69,7 @@ _SWEEP = tuple(SERIES[i] for i in (0, 5, 2, 4, 1, 3))
 
 
 @dataclass(frozen=True)
-class Mark:
+class Marker:
     """One marker shape, as each renderer calls it.
 
     Attributes:
@@ -71,22 +87,22 @@ class Mark:
     paper: str
 
 
-MARKS = (
-    Mark("\u25cf", "circle", "circle", "circle-open", "o"),
-    Mark("\u25a0", "square", "square", "square-open", "s"),
-    Mark("\u25c6", "diamond", "diamond", "diamond-open", "D"),
-    Mark("\u271a", "cross", "cross", "circle-open", "P"),
-    Mark("\u25b2", "triangle-up", "circle", "circle-open", "^"),
-    Mark("\u25bc", "triangle-down", "square", "square-open", "v"),
-    Mark("\u2605", "star", "diamond", "diamond-open", "*"),
-    Mark("\u2716\ufe0e", "x", "cross", "circle-open", "X"),
+MARKERS = (
+    Marker("\u25cf", "circle", "circle", "circle-open", "o"),
+    Marker("\u25a0", "square", "square", "square-open", "s"),
+    Marker("\u25c6", "diamond", "diamond", "diamond-open", "D"),
+    Marker("\u271a", "cross", "cross", "circle-open", "P"),
+    Marker("\u25b2", "triangle-up", "circle", "circle-open", "^"),
+    Marker("\u25bc", "triangle-down", "square", "square-open", "v"),
+    Marker("\u2605", "star", "diamond", "diamond-open", "*"),
+    Marker("\u2716\ufe0e", "x", "cross", "circle-open", "X"),
 )
 """Eight shapes; in space plotly has the first four of them (its x needs a font that not everyone has)."""
 
 _Names: TypeAlias = Sequence[str]
 
 
-class Look:
+class Palette:
     """Colours by name and markers by place, given out in the order in which a report shows them.
 
     Names that meet in no section may share a colour once all colours are taken. A section with more names than
@@ -98,8 +114,8 @@ class Look:
 
     def __init__(self, sections: Iterable[Sequence[Panel]]) -> None:
         shown = [list(panels) for panels in sections]
-        self._tones = _give_out([_in_order(name for p in panels for name in panel_names(p)) for panels in shown])
-        self._marks = _mark_places([_in_order(place for p in panels for place in _places(p)) for panels in shown])
+        self._tones = _give_tones([_in_order(name for p in panels for name in panel_names(p)) for panels in shown])
+        self._markers = _give_markers([_in_order(place for p in panels for place in _places(p)) for panels in shown])
 
     def tone(self, name: str) -> Tone:
         """Of a group, a line, a series or a method; ink for a name that has none."""
@@ -109,9 +125,13 @@ class Look:
         """Whether the name has a colour."""
         return name in self._tones
 
-    def mark(self, place: str) -> Mark:
+    def segment_tone(self, group: str) -> Tone:
+        """Of what a preference wants: its group's, or soft where the group has no colour."""
+        return self._tones.get(group, SOFT)
+
+    def marker(self, place: str) -> Marker:
         """Of a place; the first one without."""
-        return self._marks.get(place, MARKS[0])
+        return self._markers.get(place, MARKERS[0])
 
     def night(self) -> dict[str, str]:
         """What each colour of a light page becomes on a dark one."""
@@ -136,12 +156,12 @@ def _places(panel: Panel) -> list[str]:
     return _in_order(point.place for point in panel.points) if isinstance(panel, FrontPanel) else []
 
 
-def _mark_places(sections: Sequence[_Names]) -> dict[str, Mark]:
+def _give_markers(sections: Sequence[_Names]) -> dict[str, Marker]:
     """The first shape that no place beside it has."""
-    marks: dict[str, Mark] = {}
+    marks: dict[str, Marker] = {}
     for number, place in enumerate(_in_order(place for places in sections for place in places)):
         beside = {marks[other] for places in sections if place in places for other in places if other in marks}
-        marks[place] = next((mark for mark in MARKS if mark not in beside), MARKS[number % len(MARKS)])
+        marks[place] = next((mark for mark in MARKERS if mark not in beside), MARKERS[number % len(MARKERS)])
     return marks
 
 
@@ -149,7 +169,7 @@ def _in_order(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def _give_out(sections: Sequence[_Names]) -> dict[str, Tone]:
+def _give_tones(sections: Sequence[_Names]) -> dict[str, Tone]:
     crowd = _in_order(name for names in sections if len(names) > len(SERIES) for name in names)
     tones = dict(zip(crowd, _sweep(len(crowd)), strict=True))
     uses = [0] * len(SERIES)
@@ -183,3 +203,61 @@ def _parts(colour: str) -> tuple[int, int, int]:
 def _faded(colour: str, opacity: float) -> str:
     red, green, blue = _parts(colour)
     return f"rgba({red},{green},{blue},{opacity})"
+
+
+@dataclass(frozen=True)
+class Key:
+    """One entry.
+
+    Attributes:
+        kind: "group" (a colour), "place" (a marker), "role" (what was wanted, the true front, the ways) or
+            "hollow", which explains and cannot be hidden.
+        name: what the traces call it.
+        text: what is read.
+        tone: its colour.
+        marker: its shape; None for a line.
+        is_dashed: for a line.
+    """
+
+    kind: str
+    name: str
+    text: str
+    tone: Tone
+    marker: Marker | None = None
+    is_dashed: bool = False
+
+
+def legend_keys(panels: Sequence[Panel], palette: Palette) -> list[Key]:
+    """All that these panels show, each once."""
+    fronts = [panel for panel in panels if isinstance(panel, FrontPanel)]
+    points = [point for front in fronts for point in front.points]
+    groups = dict.fromkeys(name for panel in panels for name in panel_names(panel))
+    places = dict.fromkeys(point.place for point in points if point.place)
+    keys = [_group_key(name, panels, palette) for name in groups]
+    if len(places) > 1:
+        keys += [Key("place", name, name, INK, palette.marker(name)) for name in places if name not in groups]
+    spatial = [front for front in fronts if len(front.names) in {2, 3}]
+    if any(len(front.segments) for front in fronts):
+        keys.append(Key("role", "wanted", "wanted", SOFT, is_dashed=True))
+    shown = [front.truth_label for front in fronts if len(front.truth)]
+    if shown:
+        keys.append(Key("role", "truth", shown[0], PALE))
+    if any(len(point.path) for front in spatial for point in front.points):
+        keys.append(Key("role", "path", "way there", SOFT))
+    if not all(point.ok for point in points):
+        keys.append(Key("hollow", "", "hollow: did not arrive", SOFT))
+    return keys
+
+
+def _group_key(name: str, panels: Sequence[Panel], palette: Palette) -> Key:
+    """A line where only curves bear the name, else a dot."""
+    shown = [panel for panel in panels if name in panel_names(panel)]
+    curves = [line for panel in shown if isinstance(panel, Lines) for line in panel.lines if line.label == name]
+    if all(isinstance(panel, Lines) for panel in shown):
+        return Key("group", name, name, palette.tone(name), is_dashed=all(line.dashed for line in curves))
+    return Key("group", name, name, palette.tone(name), MARKERS[0])
+
+
+def text_width(text: str) -> int:
+    """How many Latin letters are as wide: a Chinese one counts for two."""
+    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)

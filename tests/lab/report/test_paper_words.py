@@ -10,13 +10,13 @@ from tests.lab.report.stories import SENTENCE, alignment, heard, spectrogram
 
 from ferero_lab.experiments.experiment import Section, Story
 from ferero_lab.report import paper_words, story_files
-from ferero_lab.report.look import Look
-from ferero_lab.report.page import Page
-from ferero_lab.report.panels import Line, Lines
+from ferero_lab.report.page import HtmlPage
+from ferero_lab.report.panels import Curve, Lines
 from ferero_lab.report.paper_panels import section_figure
-from ferero_lab.report.paper_words import can_print, families, paper_lines, paper_text, text_width
+from ferero_lab.report.paper_words import can_print, families, paper_lines, paper_text
+from ferero_lab.report.style import Palette, text_width
 
-CHINESE = Lines(SENTENCE, "时间", "损失", [Line([0, 1], [0, 1], "普通话")])
+CHINESE = Lines(SENTENCE, "时间", "损失", [Curve([0, 1], [0, 1], "普通话")])
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def no_font(monkeypatch):
 
 
 def texts_of(panel) -> list[str]:
-    figure = section_figure([panel], Look([[panel]]))
+    figure = section_figure([panel], Palette([[panel]]))
     figure.draw_without_rendering()
     ax = figure.axes[0]
     found = [ax.get_title(), ax.get_xlabel(), ax.get_ylabel(), *(text.get_text() for text in ax.texts)]
@@ -92,7 +92,7 @@ def test_chinese_is_twice_as_wide(no_font):
 
 
 def test_only_columns_with_sentences_are_broken_into_lines():
-    page = Page("t")
+    page = HtmlPage("t")
     page.table(heard().header, heard().rows)
     page.table(["a", "b"], [])
     html = page.render().decode()
