@@ -11,7 +11,7 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.collections import LineCollection, PathCollection, QuadMesh
 from tests.lab.report.stories import SENTENCE, alignment, bounded, spectrogram
-from tests.lab.report.test_panels import drawn
+from tests.lab.report.test_plotly_panels import drawn
 
 from ferero.errors import InputError
 from ferero_lab.report.panels import Curve, Heat, Level, Lines, Mark, edges

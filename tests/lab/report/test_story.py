@@ -15,7 +15,7 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.text import Text
 from tests.lab.report.stories import CONFIG, METHODS, bars, parallel, plane, rich_story, space, spectrogram
-from tests.lab.report.test_panels import EMPTY
+from tests.lab.report.test_plotly_panels import EMPTY
 
 from ferero.errors import MissingExtraError
 from ferero_lab.experiments.experiment import Section, Story

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ferero_lab.data import LeNet, cross_entropies
-from ferero_lab.data.patch_layers import PatchConv2d, PatchPool2d
+from ferero_lab.data.digit_models import PatchConv2d, PatchPool2d
 
 
 def images(n=3, is_dark=False, seed=0):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ferero.errors import InputError
-from ferero_lab.data.idx import read_idx
+from ferero_lab.data.mnist import read_idx
 
 from .conftest import idx, write
 
