@@ -40,14 +40,14 @@ _TOO_MUCH = "f1 <= 0.5; f2 <= 0.5"
 
 @dataclass(frozen=True)
 class Demo:
-    """What was found.
+    """The results of the demonstration.
 
     Attributes:
         problem: the two losses.
         front: the points on the rays.
         rays: the same, with the time that each took: an equal share of the whole.
         bound: the best point with f1 bounded.
-        too_much: the closest to both losses bounded, which cannot be had.
+        too_much: the closest point to both losses bounded, which no point meets.
     """
 
     problem: Exponential
@@ -58,7 +58,7 @@ class Demo:
 
     @property
     def answers(self) -> tuple[TimedResult, ...]:
-        """All of them."""
+        """All results."""
         return (*self.rays, self.bound, self.too_much)
 
     @property
@@ -83,7 +83,7 @@ class Demo:
         """The report folder's contents, by name.
 
         Args:
-            training: what came of the model.
+            training: the trained models.
 
         Raises:
             MissingExtraError: without matplotlib or moocore.

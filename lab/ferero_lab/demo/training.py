@@ -152,7 +152,7 @@ def train_demo(show: Callable[[DemoTraining], None]) -> DemoTraining:
 
 
 def _dual_ascent() -> LossOf:
-    """What people write by hand: a multiplier that grows with the relative violation."""
+    """Dual ascent as written by hand: a multiplier that grows with the relative violation."""
     multiplier = 0.0
 
     def loss_of(losses: Tensor) -> Tensor:
@@ -176,7 +176,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def follow_training(console: Console) -> DemoTraining:
-    """Train, and show how it goes on the way."""
+    """Trains, and shows the losses as they change."""
     console.print(Text(f"An autoencoder of digits, rec <= {BOUND:g}, minimize kl. The values below are rec, kl:"))
     if not console.is_terminal:
         return train_demo(lambda so_far: _say(console, so_far))
@@ -187,7 +187,7 @@ def follow_training(console: Console) -> DemoTraining:
 
 
 def show_training(console: Console, trained: DemoTraining) -> None:
-    """What came of it, in a table, and what ferero's report advises."""
+    """Shows the final losses in a table, and the advice of ferero's report."""
     header, rows = trained.table()
     table = new_table("A model under a constraint")
     for name in header:

@@ -53,9 +53,9 @@ class FrontPoint:
         group: what it belongs to, for its colour and the legend: a method, or a preference.
         label: what the reader sees first when hovering: the preference in words.
         details: further lines for hovering: weights, violation, seed, status.
-        path: the losses on the way there, (T, m); empty for none.
+        path: the trajectory of the losses, (T, m); empty for none.
         spread: standard deviation over seeds, (m,); empty for none.
-        ok: False draws it hollow: it did not arrive.
+        ok: False draws it hollow: it did not converge, or does not meet its preference.
         place: what it belongs to in the second place, for its marker: a preference, so that methods can be compared.
     """
 
@@ -71,7 +71,7 @@ class FrontPoint:
 
 @dataclass(frozen=True)
 class Segment:
-    """What a preference wants, from one point to another, (m,) each: dashed. A ray begins in the origin."""
+    """The line of a preference, from one point to another, (m,) each: dashed. A ray begins in the origin."""
 
     begin: Vector
     end: Vector
@@ -86,11 +86,11 @@ class FrontPanel:
     Attributes:
         title: of the panel.
         names: of the losses, (m,).
-        points: what was found.
-        segments: what was wanted.
+        points: the models or runs.
+        segments: the lines of the preferences.
         truth: points of the true front, (K, m); NaN rows leave gaps; empty for none.
         truth_label: what they are called, where they are no true front.
-        from_zero: whether the axes begin at 0, which losses on a ray want to be seen from.
+        from_zero: whether the axes begin at 0, where rays begin.
     """
 
     title: str
@@ -193,7 +193,7 @@ class Heat:
         x: the positions of the columns, increasing, (columns,); empty for 0, 1, ...
         rows: the names of the rows, (rows,); empty for their numbers.
         value_label: what the colours mean.
-        marks: what is to be seen on it.
+        marks: lines and markers on it.
         top_down: the first row is at the top, as one reads, not at the bottom.
 
     Raises:

@@ -146,7 +146,7 @@ def point_text(point: FrontPoint, names: Sequence[str]) -> str:
 
 
 def segment_text(segment: Segment) -> str:
-    """What is shown at the end of what was wanted."""
+    """What is shown at the end of a preference's line."""
     return "<br>".join(_bold(segment.label or segment.group or "wanted"))
 
 

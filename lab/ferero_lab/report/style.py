@@ -1,4 +1,4 @@
-"""Style of a report's charts, which both renderers read: colours, markers and the legend, by day and by night.
+"""Style of a report's charts, which both renderers read: colours, markers and the legend, light and dark.
 
 Colours, widths and dashes come from `ferero.plot.style`; here are those that a report needs besides.
 """
@@ -54,10 +54,10 @@ PALE = Tone(LIGHT.pale, DARK.pale)
 SOFT = Tone("#5F6368", "#A0A6AD")
 GRID = Tone("#E8EAED", "#2B3035")
 
-_BY_NIGHT = ("#4C9FE0", "#F47B3A", "#1FC295", "#E39AC6", "#F2BB3D", "#9BDCFF")
+_ON_DARK = ("#4C9FE0", "#F47B3A", "#1FC295", "#E39AC6", "#F2BB3D", "#9BDCFF")
 
 SERIES = (
-    *(Tone(light, dark) for light, dark in zip(LIGHT.series, _BY_NIGHT, strict=True)),
+    *(Tone(light, dark) for light, dark in zip(LIGHT.series, _ON_DARK, strict=True)),
     Tone("#7A1F4B", "#C2527F"),
     Tone("#7D7A1E", "#BDB94A"),
     Tone("#6F6F6F", "#9A9A9A"),
@@ -126,7 +126,7 @@ class Palette:
         return name in self._tones
 
     def segment_tone(self, group: str) -> Tone:
-        """Of what a preference wants: its group's, or soft where the group has no colour."""
+        """Of a preference's line: its group's, or soft where the group has no colour."""
         return self._tones.get(group, SOFT)
 
     def marker(self, place: str) -> Marker:
@@ -210,7 +210,7 @@ class Key:
     """One entry.
 
     Attributes:
-        kind: "group" (a colour), "place" (a marker), "role" (what was wanted, the true front, the ways) or
+        kind: "group" (a colour), "place" (a marker), "role" (a preference's line, the true front, a trajectory) or
             "hollow", which explains and cannot be hidden.
         name: what the traces call it.
         text: what is read.

@@ -36,7 +36,7 @@ def solve(
     target: Annotated[str, typer.Argument(metavar="FILE:FUNCTION", help="theta -> (m,) losses; problem.py:losses.")],
     preference: Annotated[
         str,
-        typer.Option("--preference", "-p", help='What is wanted: "f1 <= 0.3", "ray 1 2", "minimize f1 + f2".'),
+        typer.Option("--preference", "-p", help='The preference: "f1 <= 0.3", "ray 1 2", "minimize f1 + f2".'),
     ],
     x0: Annotated[str | None, typer.Option(help='The start, "0,0,0".')] = None,
     n: Annotated[int | None, typer.Option(help="The number of parameters, for a random start.")] = None,
@@ -72,10 +72,10 @@ def solve(
 
 
 def _writer(out: Path) -> Callable[..., None]:
-    """What writes the report folder, if it can be written.
+    """A function that writes the report folder.
 
     Raises:
-        MissingExtraError: without the lab, whose pages these are.
+        MissingExtraError: without the lab, which makes the pages.
     """
     try:
         from ferero_lab.report import check_folder, write_folder
@@ -233,7 +233,7 @@ def _guarded(function: Callable[[Any], Any], path: Path) -> Callable[[Any], Any]
 
 
 def _numpy_hint(theta: Any, path: Path) -> str:
-    """Advice for a tensor that went into a file that speaks of numpy."""
+    """Advice for a function that got a tensor and whose file mentions numpy."""
     is_suspect = isinstance(theta, Tensor) and "numpy" in path.read_text(encoding="utf-8", errors="replace")
     return " If the function is written with numpy, add --numpy." if is_suspect else ""
 
