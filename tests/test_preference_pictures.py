@@ -20,8 +20,7 @@ from PIL import Image
 
 import ferero
 from ferero.plot import plot_front, plot_region
-from ferero.plot.style._frame import new_space
-from ferero.plot.style._style import DASHES, page_of, theme
+from ferero.plot.style._style import DASHES, new_space, page_of, theme
 
 ROOT = Path(__file__).parents[1]
 

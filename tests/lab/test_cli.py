@@ -69,14 +69,14 @@ def run(*args):
 
 @pytest.fixture(autouse=True)
 def brief_training(monkeypatch):
-    monkeypatch.setattr("ferero_lab.training_demo.STEPS", 50)
+    monkeypatch.setattr("ferero_lab.demo.training.STEPS", 50)
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     place = tmp_path_factory.mktemp("demo") / "report"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ferero_lab.training_demo.STEPS", 100)
+        patch.setattr("ferero_lab.demo.training.STEPS", 100)
         return run("demo", "--out", place), place
 
 
@@ -130,7 +130,7 @@ def test_demo_writes_its_report(demo):
     assert set(results["training"]["losses"]) == {"ferero", "dual ascent", "plain sum"}
     config = json.loads((place / "config.json").read_text())
     assert config["versions"]["ferero"] == ferero.__version__
-    for name in ("training.png", "front.png", "wishes.png", "history.png"):
+    for name in ("training.png", "front.png", "preferences.png", "history.png"):
         assert (place / name).read_bytes().startswith(b"\x89PNG")
     page = (place / "report.html").read_text()
     assert "subject to f1 &lt;= 0.3" in page
@@ -193,8 +193,9 @@ KILLED_WHILE_WRITING = """
 import sys, time
 from pathlib import Path
 from ferero.cli import _app as cli
-from ferero_lab import demo, training_demo
-training_demo.STEPS = 50
+from ferero_lab import demo
+from ferero_lab.demo import training
+training.STEPS = 50
 demo.Demo.files = lambda self, training: dict.fromkeys(demo.FILES, b"x" * 1000)
 def slow(self, content):
     with self.open("wb") as file:

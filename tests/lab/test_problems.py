@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 from ferero.errors import InputError, UnknownNameError
 from ferero.geometry import nondominated
 from ferero_lab import problems
-from ferero_lab.problems import simplex
+from ferero_lab.problems.problem import lattice, uniform
 
 ALL = [
     *(problems.get(name) for name in problems.names()),
@@ -26,7 +26,7 @@ def generator(seed=0):
 
 
 def some_shares(problem, count=40):
-    return simplex.uniform(problem.m, count, generator())
+    return uniform(problem.m, count, generator())
 
 
 def far_points(problem, count=200):
@@ -189,11 +189,11 @@ def test_zdt_gradients_stay_finite_at_the_bound():
 
 
 def test_lattice_sums_to_one_and_is_distinct():
-    points = simplex.lattice(4, 100)
+    points = lattice(4, 100)
     assert len(points) >= 100
     assert len(points.unique(dim=0)) == len(points)
     torch.testing.assert_close(points.sum(dim=1), torch.ones(len(points), dtype=torch.float64))
-    assert len(simplex.lattice(2, 11)) == 11
+    assert len(lattice(2, 11)) == 11
 
 
 def test_unknown_names_and_bad_sizes():

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from ferero_lab.data.adult import adult
-from ferero_lab.data.adult_like import adult_like
+from ferero_lab.data.adult import Census, CensusPart, adult, adult_like
 from ferero_lab.data.batches import batches
-from ferero_lab.data.census import Census, People
-from ferero_lab.data.digit_models import LeNet, PairNet, cross_entropies
-from ferero_lab.data.digit_pairs import digit_pairs
-from ferero_lab.data.digits_three import ThreeNet, digits_three
+from ferero_lab.data.digit_models import LeNet, PairNet, ThreeNet, cross_entropies
+from ferero_lab.data.digits import digit_pairs, digits_three
 from ferero_lab.data.emotions import Emotions, Songs, emotions, emotions_like
 from ferero_lab.data.files import DownloadError, find_file
 from ferero_lab.data.mnist import Originals, fashion_mnist, mnist
@@ -17,13 +14,13 @@ from ferero_lab.data.splits import Labelled, Splits
 
 __all__ = [
     "Census",
+    "CensusPart",
     "DownloadError",
     "Emotions",
     "Labelled",
     "LeNet",
     "Originals",
     "PairNet",
-    "People",
     "Songs",
     "Splits",
     "ThreeNet",

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from ferero.errors import InputError
-from ferero_lab.data.content import lines
+from ferero_lab.data.files import lines
 
-__all__ = ["Attribute", "Table", "read_arff"]
+__all__ = ["ArffTable", "Attribute", "read_arff"]
 
 _ATTRIBUTE = re.compile(r"""@attribute\s+(?:'([^']+)'|"([^"]+)"|(\S+))\s+(\{.*\}|\S+)""", re.IGNORECASE)
 _NUMERIC = {"numeric", "real", "integer"}
@@ -32,7 +32,7 @@ class Attribute:
 
 
 @dataclass(frozen=True)
-class Table:
+class ArffTable:
     """What an ARFF file holds.
 
     Attributes:
@@ -44,7 +44,7 @@ class Table:
     rows: np.ndarray
 
 
-def read_arff(path: Path) -> Table:
+def read_arff(path: Path) -> ArffTable:
     """The table in an ARFF file, packed with gzip or not.
 
     Not read, and refused with the number of the line: sparse rows, missing values, strings, dates, and commas or
@@ -74,7 +74,7 @@ def read_arff(path: Path) -> Table:
             f"{path}: expected attributes, a line @data and rows, found {len(attributes)} attributes and "
             f"{len(rows)} rows."
         )
-    return Table(tuple(attributes), np.array(rows))
+    return ArffTable(tuple(attributes), np.array(rows))
 
 
 def _attribute(text: str, where: str) -> Attribute:

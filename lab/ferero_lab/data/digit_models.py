@@ -1,4 +1,10 @@
-"""Networks that read several digits from one image: a shared body and one head of ten logits for each task."""
+"""Networks for the tasks on digits: a body that the tasks share, and one head of logits for each.
+
+LeNet's convolutions can be computed as patches, so that many small networks at once keep a GPU busy. `torch.vmap`
+turns the convolutions of K networks into one of K groups, for which there are no fast kernels. As a product of the
+kernel with shifted copies of the image it is an ordinary batched matrix product, and with `torch.compile` the copies
+are never seen again: together they halve the time of 25 networks (docs/experiments.md).
+"""
 
 from __future__ import annotations
 
@@ -11,11 +17,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ferero.errors import InputError
-from ferero_lab.data.digit_pairs import CANVAS
-from ferero_lab.data.patch_layers import PatchConv2d, PatchPool2d
+from ferero_lab.data.digits import CANVAS, CLASSES
 from ferero_lab.data.seeding import seeded
 
-__all__ = ["LeNet", "PairNet", "cross_entropies"]
+__all__ = ["LeNet", "PairNet", "PatchConv2d", "PatchPool2d", "ThreeNet", "cross_entropies"]
 
 
 class _SharedBody(nn.Module):
@@ -67,7 +72,7 @@ class LeNet(_SharedBody):
     Args:
         tasks: the number of heads.
         seed: of the first parameters.
-        patches: compute it as `ferero_lab.data.patch_layers` do, which is faster for many at once on a GPU and slower
+        patches: compute it by `PatchConv2d` and `PatchPool2d`, which is faster for many at once on a GPU and slower
             otherwise; parameters and their names are the same.
 
     Raises:
@@ -99,6 +104,57 @@ class LeNet(_SharedBody):
         body: Any = self.body
         features = body[6:](body[:6](images.transpose(0, 1)).transpose(0, 1))
         return torch.stack([head(features) for head in self.heads])
+
+
+class ThreeNet(nn.Module):
+    """One hidden layer of tanh units that all three tasks share, and one linear head a task.
+
+    Args:
+        hidden: the number of shared hidden units.
+        seed: of the first parameters.
+
+    Raises:
+        InputError: for fewer than one hidden unit.
+    """
+
+    def __init__(self, hidden: int = 6, *, seed: int = 0) -> None:
+        _check_positive("hidden", hidden)
+        super().__init__()
+        with seeded(seed):
+            self.body = nn.Sequential(nn.Flatten(), nn.Linear(64, hidden), nn.Tanh())
+            self.heads = nn.ModuleList(nn.Linear(hidden, classes) for classes in CLASSES)
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logits (n, 10), (n, 2) and (n, 2) of images (n, 1, 8, 8)."""
+        features = self.body(images)
+        digit, odd, large = (head(features) for head in self.heads)
+        return digit, odd, large
+
+
+class PatchConv2d(nn.Conv2d):
+    """`torch.nn.Conv2d` with stride 1 and no padding, on images with the channels first: (c, n, h, w)."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(channels in, n, height, width) to (channels out, n, height - k + 1, width - k + 1)."""
+        channels, n, height, width = images.shape
+        tall, wide = self.kernel_size
+        h, w = height - tall + 1, width - wide + 1
+        shifted = [images[:, :, i : i + h, j : j + w] for i in range(tall) for j in range(wide)]
+        patches = torch.stack(shifted, dim=1).reshape(channels * tall * wide, n * h * w)
+        product = self.weight.reshape(self.out_channels, -1) @ patches
+        if self.bias is not None:
+            product = product + self.bias[:, None]
+        return product.reshape(self.out_channels, n, h, w)
+
+
+class PatchPool2d(nn.Module):
+    """Max-pooling over squares of 2x2, by the largest of four; after a ReLU its gradient is that of `nn.MaxPool2d`."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        """(..., height, width), both even, to half of each."""
+        height, width = images.shape[-2:]
+        squares = images.reshape(*images.shape[:-2], height // 2, 2, width // 2, 2)
+        return squares.amax(dim=(-3, -1))
 
 
 def cross_entropies(logits: Tensor | Sequence[Tensor], labels: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from torch import Tensor
 from ferero.errors import InputError
 from ferero_lab.data.arff import read_arff
 from ferero_lab.data.files import find_file
-from ferero_lab.data.standardise import standardised
+from ferero_lab.data.splits import standardised
 
 __all__ = ["EMOTIONS", "Emotions", "Songs", "emotions", "emotions_like"]
 

@@ -1,16 +1,19 @@
-"""Where the data files are: a folder the user names, else a download from their public homes, checked either way."""
+"""Data files: found in a folder the user names, else downloaded from their public homes; checked, and unpacked."""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import os
+import zlib
 from pathlib import Path
 
 from ferero.errors import FereroError, InputError, MissingExtraError
-from ferero_lab.data.content import sha256, unpacked
 from ferero_lab.data.registry import FILES, DataFile
 
-__all__ = ["DownloadError", "find_file"]
+__all__ = ["DownloadError", "find_file", "lines", "unpacked"]
 
+_GZIP = b"\x1f\x8b"
 _checked: set[tuple[str, Path, int, int]] = set()
 
 
@@ -45,6 +48,35 @@ def find_file(name: str, folder: str | Path | None = None) -> Path:
     return found or _download(file, home)
 
 
+def unpacked(path: Path) -> bytes:
+    """The content of a file, without the gzip around it if there is one (told by its first bytes, not by its name).
+
+    Raises:
+        InputError: when the gzip is truncated or damaged.
+    """
+    raw = path.read_bytes()
+    if not raw.startswith(_GZIP):
+        return raw
+    try:
+        return gzip.decompress(raw)
+    except (EOFError, OSError, zlib.error) as error:
+        raise InputError(
+            f"{path}: expected a whole gzip file, found a truncated or damaged one ({error}). Fetch it again."
+        ) from None
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a text file in UTF-8, packed or not, without their ends.
+
+    Raises:
+        InputError: when the gzip is damaged, or the content is not text.
+    """
+    try:
+        return unpacked(path).decode("utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: expected text in UTF-8, found other bytes at {error.start}.") from None
+
+
 def _folder(folder: str | Path | None) -> Path | None:
     """The folder that the user named, if any."""
     named = folder if folder is not None else os.environ.get("FERERO_DATA") or None
@@ -72,7 +104,7 @@ def _is_of_another(file: DataFile, path: Path) -> bool:
     others = [other for other in FILES.values() if other.base == file.base and other != file]
     if not others:
         return False
-    digest = sha256(path.read_bytes())
+    digest = _sha256(path.read_bytes())
     return any(digest in {other.download, other.content} for other in others)
 
 
@@ -82,9 +114,9 @@ def _check(file: DataFile, path: Path) -> None:
     key = (file.content, path, state.st_size, state.st_mtime_ns)
     if key in _checked:
         return
-    digest = sha256(path.read_bytes())
+    digest = _sha256(path.read_bytes())
     if digest != file.download:
-        digest = sha256(unpacked(path))
+        digest = _sha256(unpacked(path))
     if digest not in {file.download, file.content}:
         raise InputError(
             f"{path}: expected {file.name}, whose unpacked content has sha256 {file.content}, found {digest}. "
@@ -117,3 +149,8 @@ def _download(file: DataFile, folder: Path | None) -> Path:
         f"{file.name}{missing} could not be downloaded from {' or '.join(reasons)}; "
         "put it into a folder and name it with --data or FERERO_DATA."
     )
+
+
+def _sha256(content: bytes) -> str:
+    """The sha256 of the content, 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()

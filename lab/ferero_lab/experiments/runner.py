@@ -299,7 +299,7 @@ def _write_report(
     place: RunFolder,
     damaged: tuple[str, ...] = (),
 ) -> Done:
-    from ferero_lab.report.story_files import story_files  # draws, which takes a while to import
+    from ferero_lab.report.story import story_files  # draws, which takes a while to import
 
     config = place.config()
     story = experiment.story(settings, found)

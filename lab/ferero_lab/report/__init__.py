@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from ferero.cli import to_json
-from ferero_lab.report.data import configuration
-from ferero_lab.report.folder import check_folder, write_file, write_folder
-from ferero_lab.report.page import Page
+from ferero_lab.report.folder import check_folder, configuration, write_file, write_folder
+from ferero_lab.report.page import HtmlPage
 from ferero_lab.report.picture import Picture, draw
-from ferero_lab.report.story_files import story_files
+from ferero_lab.report.story import story_files
 
 __all__ = [
-    "Page",
+    "HtmlPage",
     "Picture",
     "check_folder",
     "configuration",

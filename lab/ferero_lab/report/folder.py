@@ -1,16 +1,18 @@
-"""Folders that are either complete or not there: written beside their place, then moved into it."""
+"""The folder of a run: complete or not there, with a configuration that holds no traces of the machine."""
 
 from __future__ import annotations
 
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ferero.errors import InputError
 from ferero.files import write_whole
 
-__all__ = ["check_folder", "write_file", "write_folder"]
+__all__ = ["check_folder", "configuration", "write_file", "write_folder"]
 
 
 def check_folder(path: Path, names: Iterable[str]) -> None:
@@ -76,3 +78,21 @@ def write_file(path: Path, content: bytes) -> None:
         OSError: where that fails, with the path in it; an earlier file is as it was.
     """
     write_whole(path, content, mode=0o644)
+
+
+def configuration(command: str, **options: Any) -> dict[str, Any]:
+    """The command, its options and the versions it ran with; no host names, no paths of this machine."""
+    import numpy
+    import scipy
+    import torch
+
+    import ferero
+
+    versions = {
+        "ferero": ferero.__version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": numpy.__version__,
+        "scipy": scipy.__version__,
+    }
+    return {"command": command, "options": options, "versions": versions}

@@ -1,31 +1,43 @@
-"""A self-contained HTML page: text, tables, pictures and figures in one file that asks the network for nothing.
+"""A self-contained HTML page: text, tables, pictures and interactive figures in one file that loads nothing.
 
-`Page` collects what to show, and template/page.html, filled by jinja2, says how.
+`HtmlPage` collects what to show, and template/page.html, filled by jinja2, says how. Figures need plotly.js, once, and
+template/graphs.js, which draws them.
 """
 
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from ferero_lab.report.legend import Key
-from ferero_lab.report.paper_words import text_width
+from ferero.errors import MissingExtraError
 from ferero_lab.report.picture import Picture
-from ferero_lab.report.plotly_frame import Graph
-from ferero_lab.report.script import POLICY, TEMPLATES, scripts
+from ferero_lab.report.plotly_frame import PlotlyFigure
+from ferero_lab.report.style import Key, text_width
 
-__all__ = ["Page"]
+__all__ = ["HtmlPage"]
+
+_TEMPLATES = Path(__file__).parent / "template"
+"""The page as an editor opens it: page.html, its stylesheets and its script."""
+
+_POLICY = (
+    "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'unsafe-inline'; "
+    "style-src 'unsafe-inline'; img-src data: blob:\">"
+)
+"""Nothing is fetched, whatever a script may try. (The buttons are named below one by one, since plotly's own choice
+has one that sends the data to its maker.)"""
 
 _MOST_ROWS = 30  # of a table that is shown without a scroll bar of its own
 _SENTENCE = 36  # Latin letters: a column with a longer cell is broken into lines
 _STATUSES = {"converged", "max_iter", "unattainable", "stalled", "non_finite"}
 
 
-class Page:
+class HtmlPage:
     """An HTML page, built from top to bottom; all text is escaped.
 
     Args:
@@ -35,7 +47,7 @@ class Page:
     def __init__(self, title: str) -> None:
         self._title = title
         self._parts: list[dict[str, Any]] = []
-        self._graphs: list[Graph] = []
+        self._graphs: list[PlotlyFigure] = []
         self._night: dict[str, str] = {}
 
     def heading(self, text: str) -> None:
@@ -83,7 +95,7 @@ class Page:
         shown = {"is": "picture", "light": light, "dark": dark, "width": picture.width, "caption": caption}
         self._parts.append(shown)
 
-    def graphs(self, graphs: Sequence[Graph], keys: Sequence[Key], night: Mapping[str, str]) -> None:
+    def graphs(self, graphs: Sequence[PlotlyFigure], keys: Sequence[Key], night: Mapping[str, str]) -> None:
         """Adds interactive figures, side by side where there is room, below one legend that shows and hides.
 
         Args:
@@ -110,15 +122,15 @@ class Page:
         Raises:
             MissingExtraError: without plotly, for a page with interactive figures.
         """
-        code = scripts(self._graphs, self._night) if self._graphs else ""
-        filled = _template().render(title=self._title, parts=self._parts, policy=POLICY, scripts=code)
+        code = _scripts(self._graphs, self._night) if self._graphs else ""
+        filled = _template().render(title=self._title, parts=self._parts, policy=_POLICY, scripts=code)
         return filled.encode()
 
 
 @cache
 def _template() -> Template:
     environment = Environment(
-        loader=FileSystemLoader(TEMPLATES), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
+        loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True
     )
     return environment.get_template("page.html")
 
@@ -134,10 +146,40 @@ def _key(key: Key) -> dict[str, Any]:
         "name": key.name,
         "text": key.text,
         "colours": f"--light:{key.tone.light};--dark:{key.tone.dark}",
-        "glyph": "" if key.mark is None else key.mark.glyph,
+        "glyph": "" if key.marker is None else key.marker.glyph,
         "stroke": "stroke dashed" if key.is_dashed else "stroke thin" if key.name == "path" else "stroke",
     }
 
 
 def _embed(png: bytes) -> str:
     return "data:image/png;base64," + base64.b64encode(png).decode("ascii")
+
+
+def _scripts(graphs: Sequence[PlotlyFigure], night: Mapping[str, str]) -> str:
+    """The end of a page with figures in the places ``graph-1``, ``graph-2``, ...
+
+    Args:
+        graphs: in the order of their places.
+        night: what each colour becomes on a dark page.
+
+    Raises:
+        MissingExtraError: without plotly.
+    """
+    figures = [{"data": graph.data, "layout": graph.layout} for graph in graphs]
+    data = json.dumps({"graphs": figures, "night": dict(night)}, allow_nan=False, separators=(",", ":"))
+    for sign in "<>&":
+        data = data.replace(sign, f"\\u{ord(sign):04x}")
+    draw = (_TEMPLATES / "graphs.js").read_text(encoding="utf-8").strip()
+    return (
+        f'<script type="application/json" id="graphs">{data}</script>\n'
+        f"<script>{_plotly()}</script>\n<script>\n{draw}\n</script>"
+    )
+
+
+def _plotly() -> str:
+    try:
+        from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
+    except ImportError:
+        raise MissingExtraError("report: plotly is not installed; it comes with pip install ferero-lab.") from None
+    code: str = get_plotlyjs()
+    return code.replace("</script", "<\\/script")

@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ferero_lab.report.look import INK, PAPER
-from ferero_lab.report.panels import Heat, Mark
-from ferero_lab.report.paper_words import can_print, families, paper_lines, paper_text, text_width
-from ferero_lab.report.scales import edges, rule_ends
+from ferero_lab.report.panels import Heat, Mark, edges, rule_ends
+from ferero_lab.report.paper_words import can_print, families, paper_lines, paper_text
+from ferero_lab.report.style import INK, PAPER, text_width
 
 __all__ = ["draw_heat", "heat_height", "stagger"]
 

@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ferero.plot.style import LINE, THIN, drawing, require_pyplot
-from ferero_lab.report.clean import clean
-from ferero_lab.report.legend import Key, legend_keys
-from ferero_lab.report.look import INK, PALE, PAPER, SOFT, Look
-from ferero_lab.report.panels import Bars, FrontPanel, Heat, Lines, Panel, Profile
-from ferero_lab.report.paper_front import draw_front
+from ferero.plot.style import BOLD, DASHES, DOT, LINE, THIN, drawing, require_pyplot
+from ferero_lab.report.panels import (
+    Bars,
+    FrontPanel,
+    FrontPoint,
+    Heat,
+    Lines,
+    Panel,
+    Profile,
+    band_of,
+    clean,
+    is_wide_heat,
+    labelled_levels,
+    wants_log,
+)
 from ferero_lab.report.paper_heat import draw_heat, heat_height
-from ferero_lab.report.paper_words import families, paper_lines, paper_text, text_width
-from ferero_lab.report.scales import band_of, is_wide_heat, labelled_levels
+from ferero_lab.report.paper_words import families, paper_lines, paper_text
+from ferero_lab.report.style import INK, PALE, PAPER, SOFT, Key, Palette, legend_keys, text_width
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,12 +38,12 @@ _WIDTH, _HEIGHT, _ROW = 2.45, 2.35, 0.62  # inches: of a small panel, and the he
 _MOST_KEYS = 24
 
 
-def section_figure(panels: Sequence[Panel], look: Look) -> Figure:
+def section_figure(panels: Sequence[Panel], palette: Palette) -> Figure:
     """Draws the panels.
 
     Args:
         panels: at least one.
-        look: the colours of the whole report.
+        palette: the colours of the whole report.
 
     Raises:
         MissingExtraError: without matplotlib.
@@ -44,7 +53,7 @@ def section_figure(panels: Sequence[Panel], look: Look) -> Figure:
     columns = max(len(row) for row in rows)
     width = _WIDTH * max(columns, 2.6 if any(_is_wide(panel) for panel in panels) else 1.4)
     heights = [max(_height(panel, width / len(row)) for panel in row) for row in rows]
-    keys = [_shortened(key, width) for key in legend_keys(panels, look)[:_MOST_KEYS]]
+    keys = [_shortened(key, width) for key in legend_keys(panels, palette)[:_MOST_KEYS]]
     with drawing(None), pyplot.rc_context({"font.family": families()}):
         legend_columns, legend_height = _legend_shape(keys, width)
         figure: Figure = pyplot.figure(figsize=(width, sum(heights) + legend_height), layout="constrained")
@@ -52,7 +61,7 @@ def section_figure(panels: Sequence[Panel], look: Look) -> Figure:
         for r, row in enumerate(rows):
             for c, panel in enumerate(row):
                 cell = grid[r, :] if _is_wide(panel) else grid[r, c]
-                _draw(figure, cell, panel, look, width if _is_wide(panel) else width / columns)
+                _draw(figure, cell, panel, palette, width if _is_wide(panel) else width / columns)
         if keys:
             figure.legend(
                 *_entries(keys, legend_columns),
@@ -103,10 +112,10 @@ def _rows(panels: Sequence[Panel]) -> list[list[Panel]]:
     return rows
 
 
-def _draw(figure: Figure, cell: Any, panel: Panel, look: Look, width: float) -> None:
+def _draw(figure: Figure, cell: Any, panel: Panel, palette: Palette, width: float) -> None:
     title = _title(panel, width)
     if isinstance(panel, Profile):
-        _draw_profile(cell, panel, look, title)
+        _draw_profile(cell, panel, palette, title)
         return
     is_space = isinstance(panel, FrontPanel) and len(panel.names) == 3
     ax: Any = figure.add_subplot(cell, **({"projection": "3d", "computed_zorder": False} if is_space else {}))
@@ -114,13 +123,13 @@ def _draw(figure: Figure, cell: Any, panel: Panel, look: Look, width: float) -> 
     if is_space:
         _turn(ax, width)
     if isinstance(panel, FrontPanel):
-        draw_front(ax, panel, look)
+        _draw_front(ax, panel, palette)
     elif isinstance(panel, Lines):
-        _draw_lines(ax, panel, look)
+        _draw_lines(ax, panel, palette)
     elif isinstance(panel, Heat):
         draw_heat(ax, panel, width)
     else:
-        _draw_bars(ax, panel, look)
+        _draw_bars(ax, panel, palette)
 
 
 def _turn(ax: Any, width: float) -> None:
@@ -137,9 +146,9 @@ def _turn(ax: Any, width: float) -> None:
     ax.set_box_aspect(None, zoom=1.0 if width > 3 else 0.8)
 
 
-def _draw_lines(ax: Any, panel: Lines, look: Look) -> None:
+def _draw_lines(ax: Any, panel: Lines, palette: Palette) -> None:
     for line in panel.lines:
-        tone = look.tone(line.label).light
+        tone = palette.tone(line.label).light
         marker = "o" if len(line.x) <= 12 else None
         dashes = "--" if line.dashed else "-"
         ax.plot(line.x, line.y, color=tone, linewidth=LINE, linestyle=dashes, marker=marker, markersize=3)
@@ -167,7 +176,7 @@ def _is_positive(values: Any) -> bool:
     return any(0 < value < float("inf") for value in values)
 
 
-def _draw_bars(ax: Any, panel: Bars, look: Look) -> None:
+def _draw_bars(ax: Any, panel: Bars, palette: Palette) -> None:
     places, n = np.arange(len(panel.groups)), max(len(panel.series), 1)
     width = 0.8 / n
     for s, name in enumerate(panel.series):
@@ -175,7 +184,7 @@ def _draw_bars(ax: Any, panel: Bars, look: Look) -> None:
         errors = [row[s] for row in panel.errors] or None
         spots = places + (s - (n - 1) / 2) * width
         bars = {"ecolor": INK.light, "capsize": 1.5, "error_kw": {"elinewidth": THIN}}
-        ax.bar(spots, values, 0.9 * width, yerr=errors, color=look.tone(name).light, **bars)
+        ax.bar(spots, values, 0.9 * width, yerr=errors, color=palette.tone(name).light, **bars)
     ax.axhline(0, color=INK.light, linewidth=THIN)
     room = 90 if _is_wide(panel) else 34  # characters along the axis
     names = [fill(paper_text(group), 12, break_long_words=False) for group in panel.groups]
@@ -185,7 +194,7 @@ def _draw_bars(ax: Any, panel: Bars, look: Look) -> None:
     ax.set(ylabel=_axis_label(panel.y_label))
 
 
-def _draw_profile(cell: Any, panel: Profile, look: Look, title: str) -> None:
+def _draw_profile(cell: Any, panel: Profile, palette: Palette, title: str) -> None:
     m, count = len(panel.names), max((len(profiles) for profiles in panel.profiles), default=0)
     axes: Any = cell.subgridspec(max(len(panel.methods), 1), 1).subplots(sharex=True, sharey=True, squeeze=False)
     width = 0.8 / max(m, 1)
@@ -193,7 +202,7 @@ def _draw_profile(cell: Any, panel: Profile, look: Look, title: str) -> None:
         ax = axes[r, 0]
         for p, profile in enumerate(panel.profiles[r]):
             spots = p + 1 + (np.arange(m) - (m - 1) / 2) * width
-            ax.bar(spots, profile, 0.86 * width, color=look.tone(method).light)
+            ax.bar(spots, profile, 0.86 * width, color=palette.tone(method).light)
         ax.axhline(1 / max(m, 1), color=INK.light, linewidth=THIN, linestyle="--")
         ax.set_title(paper_text(method), loc="left", fontsize=8, pad=2)
     axes[0, 0].set_xlim(0.4, max(count, 1) + 0.6)
@@ -228,11 +237,114 @@ def _entries(keys: Sequence[Key], columns: int) -> tuple[list[Any], list[str]]:
     for key in by_column:
         if key.kind == "hollow":
             look: dict[str, Any] = {"marker": "o", "linestyle": "none", "markerfacecolor": PAPER.light}
-        elif key.mark is not None:
-            look = {"marker": key.mark.paper, "linestyle": "none"}
+        elif key.marker is not None:
+            look = {"marker": key.marker.paper, "linestyle": "none"}
         else:
             widths = {"wanted": THIN, "truth": 2.4, "path": 0.8} if key.kind == "role" else {}
-            look = {"linewidth": widths.get(key.name, LINE), "linestyle": (0, (5, 3)) if key.is_dashed else "-"}
+            look = {"linewidth": widths.get(key.name, LINE), "linestyle": DASHES if key.is_dashed else "-"}
         handles.append(Line2D([], [], color=key.tone.light, markersize=5, **look))
     texts = [paper_text(key.text) for key in by_column]
     return handles, [f" {text}" if text.startswith("_") else text for text in texts]  # matplotlib drops "_..."
+
+
+def _draw_front(ax: Any, panel: FrontPanel, palette: Palette) -> None:
+    """A plane, a space on three-dimensional axes, or parallel coordinates."""
+    if len(panel.names) in {2, 3}:
+        _draw_space(ax, panel, palette)
+    else:
+        _draw_parallel(ax, panel, palette)
+
+
+def _draw_space(ax: Any, panel: FrontPanel, palette: Palette) -> None:
+    m = len(panel.names)
+    _draw_truth(ax, panel, m)
+    for segment in panel.segments:
+        ends = np.array([segment.end, segment.begin], dtype=float)  # from outside: dashes in step would make rings
+        color = palette.segment_tone(segment.group).light
+        ax.plot(*ends.T, color=color, linewidth=THIN, linestyle=DASHES, alpha=0.7, zorder=1.4)
+    for point in panel.points:
+        if len(point.path):
+            path = np.asarray(point.path, dtype=float)
+            ax.plot(*path.T, color=palette.tone(point.group).light, linewidth=0.8, alpha=0.55, zorder=2)
+    for point in panel.points:
+        _draw_point(ax, point, palette, m)
+    names = [paper_lines(name, 30) for name in panel.names]
+    ax.set(**dict(zip(("xlabel", "ylabel", "zlabel"), names, strict=False)))
+    if m == 2 and panel.from_zero:
+        _begin_at_zero(ax)
+
+
+def _begin_at_zero(ax: Any) -> None:
+    """Losses are read from zero, unless some are below it."""
+    if ax.dataLim.x0 >= 0:
+        ax.set_xlim(left=0)
+    if ax.dataLim.y0 >= 0:
+        ax.set_ylim(bottom=0)
+
+
+def _draw_truth(ax: Any, panel: FrontPanel, m: int) -> None:
+    if not len(panel.truth):
+        return
+    rows = np.asarray(panel.truth, dtype=float)
+    if m == 3:
+        ax.scatter(*rows.T, s=1.5, linewidth=0, color=PALE.light, depthshade=False, zorder=1.2)
+        return
+    curve = rows if np.isnan(rows).any() else rows[np.lexsort(rows.T[::-1])]
+    ax.plot(*curve.T, color=PALE.light, linewidth=BOLD, solid_capstyle="round", zorder=1.2)
+
+
+def _draw_point(ax: Any, point: FrontPoint, palette: Palette, m: int) -> None:
+    tone, spot = palette.tone(point.group).light, np.asarray(point.losses, dtype=float)
+    if not np.isfinite(spot).all():
+        return
+    if len(point.spread):
+        reach = np.nan_to_num(np.asarray(point.spread, dtype=float))
+        bars = dict(zip(("xerr", "yerr", "zerr"), reach, strict=False))
+        ax.errorbar(*spot, **bars, fmt="none", ecolor=tone, elinewidth=THIN, capsize=1.5, zorder=3)
+    ax.scatter(
+        *spot[:, None],
+        s=0.65 * DOT,
+        marker=palette.marker(point.place).paper,
+        facecolor=tone if point.ok else PAPER.light,
+        edgecolor=PAPER.light if point.ok else tone,
+        linewidth=0.4 if point.ok else 0.9,
+        zorder=4,
+        clip_on=False,
+        **({"depthshade": False} if m == 3 else {}),
+    )
+
+
+def _draw_parallel(ax: Any, panel: FrontPanel, palette: Palette) -> None:
+    places = np.arange(len(panel.names))
+    for x in places:
+        ax.axvline(x, color=PALE.light, linewidth=THIN, zorder=0.5)
+    for row in panel.truth:
+        ax.plot(places, row, color=PALE.light, linewidth=0.4, alpha=0.4, zorder=1)
+    for segment in panel.segments:
+        color = palette.segment_tone(segment.group).light
+        ax.plot(places, segment.end, color=color, linewidth=THIN, linestyle=DASHES, alpha=0.7, zorder=1.5)
+    for point in panel.points:
+        tone = palette.tone(point.group).light
+        ax.errorbar(
+            places,
+            point.losses,
+            yerr=point.spread if len(point.spread) else None,
+            color=tone,
+            elinewidth=THIN,
+            capsize=1.5,
+            linewidth=0.8 * LINE,
+            linestyle="-" if point.ok else "--",
+            alpha=0.85,
+            marker=palette.marker(point.place).paper,
+            markersize=3.6,
+            markerfacecolor=tone if point.ok else PAPER.light,
+            zorder=2,
+        )
+    _name_places(ax, panel.names, places)
+    ax.set(xlim=(-0.3, len(places) - 0.7), ylabel="loss")
+    if wants_log(panel):
+        ax.set_yscale("log")
+
+
+def _name_places(ax: Any, names: Sequence[str], places: Any) -> None:
+    ax.set_xticks(places, [paper_text(name) for name in names], color=INK.light)

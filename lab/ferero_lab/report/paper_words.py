@@ -10,9 +10,10 @@ import re
 from functools import lru_cache
 from pathlib import Path
 from textwrap import fill
-from unicodedata import east_asian_width
 
-__all__ = ["can_print", "families", "paper_lines", "paper_text", "text_width"]
+from ferero_lab.report.style import text_width
+
+__all__ = ["can_print", "families", "paper_lines", "paper_text"]
 
 _CHINESE = (
     "Noto Sans CJK",
@@ -56,11 +57,6 @@ def paper_lines(text: str, width: int) -> str:
     """The same in lines of that many letters, half as many where they are Chinese."""
     words = paper_text(text)
     return fill(words, max(width * len(words) // max(text_width(words), 1), 6))
-
-
-def text_width(text: str) -> int:
-    """How many Latin letters are as wide: a Chinese one counts for two."""
-    return sum(2 if east_asian_width(sign) in "WF" else 1 for sign in text)
 
 
 def _count(run: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Pictures as bytes, for files and for pages that are read by day and by night."""
+"""Pictures as bytes, for files and for pages in light and dark mode."""
 
 from __future__ import annotations
 

@@ -7,42 +7,51 @@ from itertools import groupby
 from math import isfinite
 from typing import Any
 
-from ferero_lab.report.hover import number, numbers, plain, point_text, segment_text
-from ferero_lab.report.look import INK, PALE, PAPER, SOFT, Look
-from ferero_lab.report.panels import FrontPanel, FrontPoint, Segment
-from ferero_lab.report.plotly_frame import Graph, Spec, axis, layout, meta
-from ferero_lab.report.scales import wants_log
-from ferero_lab.report.thin import thin_path
+from ferero_lab.report.panels import FrontPanel, FrontPoint, Segment, wants_log
+from ferero_lab.report.plotly_frame import (
+    PlotlyFigure,
+    Spec,
+    axis,
+    layout,
+    meta,
+    number,
+    numbers,
+    plain,
+    point_text,
+    segment_text,
+    thin_path,
+)
+from ferero_lab.report.style import INK, PALE, PAPER, SOFT, Palette
 
 __all__ = ["front_graph"]
 
 _AXES = ("x", "y", "z")
 
 
-def front_graph(panel: FrontPanel, look: Look) -> Graph:
+def front_graph(panel: FrontPanel, palette: Palette) -> PlotlyFigure:
     """The panel as a figure.
 
     Markers differ by place and colours by group; what did not arrive is hollow. Beyond three losses each point is
-    a line over the names, dashed where it did not arrive, and ways there are left out.
+    a line over the names, dashed where it did not arrive, and trajectories are left out.
     """
     if len(panel.names) in {2, 3}:
-        return _space(panel, look)
-    return _parallel(panel, look)
+        return _space(panel, palette)
+    return _parallel(panel, palette)
 
 
-def _space(panel: FrontPanel, look: Look) -> Graph:
+def _space(panel: FrontPanel, palette: Palette) -> PlotlyFigure:
     m = len(panel.names)
-    data = [*_truth(panel, m), *_segments(panel, look, m)]
+    data = [*_truth(panel, m), *_segments(panel, palette, m)]
     batches = list(_batches(panel.points))
-    data += [_paths(batch, look, m) for batch in batches if any(len(point.path) for point in batch)]
-    data += [_markers(batch, panel.names, look) for batch in batches]
+    data += [_paths(batch, palette, m) for batch in batches if any(len(point.path) for point in batch)]
+    data += [_markers(batch, panel.names, palette) for batch in batches]
     titles = dict(zip(_AXES, panel.names, strict=False))
     if m == 2:
         axes: Spec = {
             f"{a}axis": axis(title, rangemode="tozero" if panel.from_zero else "normal") for a, title in titles.items()
         }
-        return Graph(panel.title, data, layout(380, **axes))
-    return Graph(panel.title, data, layout(430, scene=_scene(titles), margin={"l": 0, "r": 0, "t": 0, "b": 0}))
+        return PlotlyFigure(panel.title, data, layout(380, **axes))
+    return PlotlyFigure(panel.title, data, layout(430, scene=_scene(titles), margin={"l": 0, "r": 0, "t": 0, "b": 0}))
 
 
 def _scene(titles: dict[str, str]) -> Spec:
@@ -100,7 +109,7 @@ def _truth(panel: FrontPanel, m: int) -> list[Spec]:
     return [{**_kind(m), **look, **_columns(rows, m), "hoverinfo": "skip", "meta": meta(role="truth")}]
 
 
-def _segments(panel: FrontPanel, look: Look, m: int) -> list[Spec]:
+def _segments(panel: FrontPanel, palette: Palette, m: int) -> list[Spec]:
     traces = []
     for group in dict.fromkeys(segment.group for segment in panel.segments):
         wanted = [segment for segment in panel.segments if segment.group == group]
@@ -109,41 +118,37 @@ def _segments(panel: FrontPanel, look: Look, m: int) -> list[Spec]:
                 **_kind(m),
                 **_chained(([segment.begin, segment.end] for segment in wanted), m),
                 "mode": "lines",
-                "line": {"color": _wish(group, look), "width": 1.5 if m == 2 else 3, "dash": "dash"},
+                "line": {"color": palette.segment_tone(group).light, "width": 1.5 if m == 2 else 3, "dash": "dash"},
                 "opacity": 0.6,
                 "hoverinfo": "text",
                 "hovertext": [text for segment in wanted for text in ("", segment_text(segment), "")],
-                "meta": _segment_meta(group, look),
+                "meta": _segment_meta(group, palette),
             }
         )
     return traces
 
 
-def _wish(group: str, look: Look) -> str:
-    return look.tone(group).light if look.knows(group) else SOFT.light
-
-
-def _segment_meta(group: str, look: Look) -> Spec:
+def _segment_meta(group: str, palette: Palette) -> Spec:
     """A segment goes with its group, or, where only places bear that name, with its place."""
-    return meta(group if look.knows(group) else "", group, "wanted")
+    return meta(group if palette.knows(group) else "", group, "wanted")
 
 
-def _paths(batch: Sequence[FrontPoint], look: Look, m: int) -> Spec:
+def _paths(batch: Sequence[FrontPoint], palette: Palette, m: int) -> Spec:
     group, place = batch[0].group, batch[0].place
     return {
         **_kind(m),
         **_chained((thin_path(point.path) for point in batch if len(point.path)), m),
         "mode": "lines",
-        "line": {"color": look.tone(group).light, "width": 1.3 if m == 2 else 2.5},
+        "line": {"color": palette.tone(group).light, "width": 1.3 if m == 2 else 2.5},
         "opacity": 0.55,
         "hoverinfo": "skip",
         "meta": meta(group, place, "path"),
     }
 
 
-def _markers(batch: Sequence[FrontPoint], names: Sequence[str], look: Look) -> Spec:
+def _markers(batch: Sequence[FrontPoint], names: Sequence[str], palette: Palette) -> Spec:
     m, group, place = len(names), batch[0].group, batch[0].place
-    tone, mark = look.tone(group).light, look.mark(place)
+    tone, mark = palette.tone(group).light, palette.marker(place)
     filled, hollow = (mark.plane, f"{mark.plane}-open") if m == 2 else (mark.space, mark.hollow)
     marker: Spec = {
         "color": tone,
@@ -176,7 +181,7 @@ def _error_bars(batch: Sequence[FrontPoint], tone: str, m: int) -> Spec:
     }
 
 
-def _parallel(panel: FrontPanel, look: Look) -> Graph:
+def _parallel(panel: FrontPanel, palette: Palette) -> PlotlyFigure:
     places = list(range(len(panel.names)))
     data: list[Spec] = []
     if len(panel.truth):
@@ -193,8 +198,8 @@ def _parallel(panel: FrontPanel, look: Look) -> Graph:
                 "meta": meta(role="truth"),
             }
         )
-    data += [_wanted(segment, places, look) for segment in panel.segments]
-    data += [_polyline(point, panel.names, look) for point in panel.points]
+    data += [_wanted(segment, places, palette) for segment in panel.segments]
+    data += [_polyline(point, panel.names, palette) for point in panel.points]
     across = axis(
         tickmode="array",
         tickvals=places,
@@ -203,10 +208,12 @@ def _parallel(panel: FrontPanel, look: Look) -> Graph:
         gridcolor=PALE.light,
         showline=False,
     )
-    return Graph(panel.title, data, layout(400, xaxis=across, yaxis=axis("loss", log=wants_log(panel))), is_wide=True)
+    return PlotlyFigure(
+        panel.title, data, layout(400, xaxis=across, yaxis=axis("loss", log=wants_log(panel))), is_wide=True
+    )
 
 
-def _wanted(segment: Segment, places: list[int], look: Look) -> Spec:
+def _wanted(segment: Segment, places: list[int], palette: Palette) -> Spec:
     """Where the segment ends: all of it would be an area."""
     text = segment_text(segment)
     return {
@@ -214,16 +221,16 @@ def _wanted(segment: Segment, places: list[int], look: Look) -> Spec:
         "x": places,
         "y": numbers(segment.end),
         "mode": "lines",
-        "line": {"color": _wish(segment.group, look), "width": 1.5, "dash": "dash"},
+        "line": {"color": palette.segment_tone(segment.group).light, "width": 1.5, "dash": "dash"},
         "opacity": 0.6,
         "hoverinfo": "text",
         "hovertext": [text] * len(places),
-        "meta": _segment_meta(segment.group, look),
+        "meta": _segment_meta(segment.group, palette),
     }
 
 
-def _polyline(point: FrontPoint, names: Sequence[str], look: Look) -> Spec:
-    tone, mark = look.tone(point.group).light, look.mark(point.place).plane
+def _polyline(point: FrontPoint, names: Sequence[str], palette: Palette) -> Spec:
+    tone, mark = palette.tone(point.group).light, palette.marker(point.place).plane
     trace: Spec = {
         "type": "scatter",
         "x": list(range(len(names))),

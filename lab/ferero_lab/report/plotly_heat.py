@@ -9,12 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from ferero_lab.report.hover import heat_template, number, numbers, plain, plain_lines
-from ferero_lab.report.look import INK, PAPER, SOFT
-from ferero_lab.report.panels import Heat, Mark
-from ferero_lab.report.plotly_frame import Graph, Spec, axis, layout, meta
-from ferero_lab.report.scales import edges, is_wide_heat, rule_ends
-from ferero_lab.report.thin import thin_columns
+from ferero_lab.report.panels import Heat, Mark, edges, is_wide_heat, rule_ends
+from ferero_lab.report.plotly_frame import (
+    PlotlyFigure,
+    Spec,
+    axis,
+    heat_template,
+    layout,
+    meta,
+    number,
+    numbers,
+    plain,
+    plain_lines,
+    thin_columns,
+)
+from ferero_lab.report.style import INK, PAPER, SOFT
 
 __all__ = ["heat_graph"]
 
@@ -22,7 +31,7 @@ _ROW, _MOST_ROWS = 14, 60  # pixels for a row with a name, and how many names at
 _LINE = "rgba(255,255,255,0.55)"  # on the colours of the matrix, which are the same by day and by night
 
 
-def heat_graph(panel: Heat) -> Graph:
+def heat_graph(panel: Heat) -> PlotlyFigure:
     """The panel as a figure.
 
     The page itself spreads the labels above it over three lines and leaves out those that find no room; all of them
@@ -42,7 +51,7 @@ def heat_graph(panel: Heat) -> Graph:
         yaxis=_row_axis(panel),
         annotations=[_label(mark) for mark in lines if mark.label],
     )
-    return Graph(panel.title, data, frame, is_wide=is_wide_heat(panel))
+    return PlotlyFigure(panel.title, data, frame, is_wide=is_wide_heat(panel))
 
 
 def _height(panel: Heat) -> int:

@@ -5,48 +5,70 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf, isfinite, log10
 
-from ferero_lab.report.clean import clean
-from ferero_lab.report.hover import bar_text, line_template, number, numbers, plain, plain_lines
-from ferero_lab.report.look import INK, SOFT, Look
-from ferero_lab.report.panels import Bars, FrontPanel, Heat, Level, Line, Lines, Panel, Profile, Vector
-from ferero_lab.report.plotly_frame import Graph, Spec, axis, layout, meta
+from ferero_lab.report.panels import (
+    Bars,
+    Curve,
+    FrontPanel,
+    Heat,
+    Level,
+    Lines,
+    Panel,
+    Profile,
+    Vector,
+    band_of,
+    clean,
+    labelled_levels,
+)
+from ferero_lab.report.plotly_frame import (
+    PlotlyFigure,
+    Spec,
+    axis,
+    bar_text,
+    layout,
+    line_template,
+    meta,
+    number,
+    numbers,
+    plain,
+    plain_lines,
+    thin_curve,
+)
 from ferero_lab.report.plotly_front import front_graph
 from ferero_lab.report.plotly_heat import heat_graph
-from ferero_lab.report.scales import band_of, labelled_levels
-from ferero_lab.report.thin import thin_curve
+from ferero_lab.report.style import INK, SOFT, Palette
 
 __all__ = ["graph"]
 
 
-def graph(panel: Panel, look: Look) -> Graph:
+def graph(panel: Panel, palette: Palette) -> PlotlyFigure:
     """The panel as a figure.
 
     Args:
         panel: what to show; may be empty.
-        look: the colours of the whole report.
+        palette: the colours of the whole report.
     """
     panel = clean(panel)
     if isinstance(panel, FrontPanel):
-        return front_graph(panel, look)
+        return front_graph(panel, palette)
     if isinstance(panel, Lines):
-        return _lines(panel, look)
+        return _lines(panel, palette)
     if isinstance(panel, Bars):
-        return _bars(panel, look)
+        return _bars(panel, palette)
     if isinstance(panel, Heat):
         return heat_graph(panel)
-    return _profile(panel, look)
+    return _profile(panel, palette)
 
 
-def _lines(panel: Lines, look: Look) -> Graph:
+def _lines(panel: Lines, palette: Palette) -> PlotlyFigure:
     data: list[Spec] = []
     for line in panel.lines:
         kept = thin_curve(line.x, line.y, log=panel.log_x).tolist()
-        data += [*_bands(line, kept, look, log=panel.log_y), _curve(line, kept, panel, look)]
+        data += [*_bands(line, kept, palette, log=panel.log_y), _curve(line, kept, panel, palette)]
     axes = {
         "xaxis": axis(panel.x_label, log=panel.log_x, **_ticks(panel.log_x, [line.x for line in panel.lines])),
         "yaxis": axis(panel.y_label, log=panel.log_y, **_ticks(panel.log_y, _heights(panel))),
     }
-    return Graph(panel.title, data, layout(340, **axes, **_levels(panel)))
+    return PlotlyFigure(panel.title, data, layout(340, **axes, **_levels(panel)))
 
 
 def _levels(panel: Lines) -> Spec:
@@ -93,9 +115,9 @@ def _ticks(log: bool, values: Sequence[Vector]) -> Spec:
     return {"dtick": max(1, round(log10(max(positive) / min(positive)) / 6))}
 
 
-def _curve(line: Line, kept: Sequence[int], panel: Lines, look: Look) -> Spec:
+def _curve(line: Curve, kept: Sequence[int], panel: Lines, palette: Palette) -> Spec:
     is_short = len(line.x) <= 12
-    tone = look.tone(line.label).light
+    tone = palette.tone(line.label).light
     trace: Spec = {
         "type": "scatter",
         "x": numbers(line.x[i] for i in kept),
@@ -112,7 +134,7 @@ def _curve(line: Line, kept: Sequence[int], panel: Lines, look: Look) -> Spec:
     return trace
 
 
-def _bands(line: Line, kept: Sequence[int], look: Look, *, log: bool) -> list[Spec]:
+def _bands(line: Curve, kept: Sequence[int], palette: Palette, *, log: bool) -> list[Spec]:
     """One closed area for each stretch without gaps."""
     if not len(line.spread):
         return []
@@ -131,7 +153,7 @@ def _bands(line: Line, kept: Sequence[int], look: Look, *, log: bool) -> list[Sp
             "mode": "lines",
             "line": {"width": 0},
             "fill": "toself",
-            "fillcolor": look.tone(line.label).shade().light,
+            "fillcolor": palette.tone(line.label).shade().light,
             "hoverinfo": "skip",
             "meta": meta(line.label),
         }
@@ -140,7 +162,7 @@ def _bands(line: Line, kept: Sequence[int], look: Look, *, log: bool) -> list[Sp
     ]
 
 
-def _bars(panel: Bars, look: Look) -> Graph:
+def _bars(panel: Bars, palette: Palette) -> PlotlyFigure:
     data = []
     for s, name in enumerate(panel.series):
         values = [row[s] for row in panel.values]
@@ -149,7 +171,7 @@ def _bars(panel: Bars, look: Look) -> Graph:
             "type": "bar",
             "x": list(range(len(panel.groups))),
             "y": numbers(values),
-            "marker": {"color": look.tone(name).light},
+            "marker": {"color": palette.tone(name).light},
             "name": plain(name),
             "hoverinfo": "text",
             "hovertext": [
@@ -172,10 +194,12 @@ def _bars(panel: Bars, look: Look) -> Graph:
     across = axis(ticktext=[plain_lines(group, 13) for group in panel.groups], **places)
     up = axis(panel.y_label, zeroline=True, zerolinecolor=INK.light)
     is_wide = len(panel.groups) * len(panel.series) > 24
-    return Graph(panel.title, data, layout(340, xaxis=across, yaxis=up, barmode="group", bargap=0.25), is_wide=is_wide)
+    return PlotlyFigure(
+        panel.title, data, layout(340, xaxis=across, yaxis=up, barmode="group", bargap=0.25), is_wide=is_wide
+    )
 
 
-def _profile(panel: Profile, look: Look) -> Graph:
+def _profile(panel: Profile, palette: Palette) -> PlotlyFigure:
     """One row for each method, one cluster of bars for each preference, one bar for each loss."""
     rows, data, level = len(panel.methods), [], 1 / max(len(panel.names), 1)
     count = max((len(profiles) for profiles in panel.profiles), default=0)
@@ -189,7 +213,7 @@ def _profile(panel: Profile, look: Look) -> Graph:
         frame[f"yaxis{suffix}"] = axis(domain=domain, range=[0, top], nticks=4)
         frame["annotations"].append(_row_title(method, domain[1]))
         frame["shapes"].append(_level(level, f"y{suffix}"))
-        data += _profile_bars(panel, r, f"y{suffix}", look)
+        data += _profile_bars(panel, r, f"y{suffix}", palette)
     frame["xaxis"] = axis(
         "preference",
         tickmode="array",
@@ -198,10 +222,10 @@ def _profile(panel: Profile, look: Look) -> Graph:
         showgrid=False,
         anchor=f"y{rows}" if rows > 1 else "y",
     )
-    return Graph(panel.title, data, frame, is_wide=True)
+    return PlotlyFigure(panel.title, data, frame, is_wide=True)
 
 
-def _profile_bars(panel: Profile, r: int, axis_name: str, look: Look) -> list[Spec]:
+def _profile_bars(panel: Profile, r: int, axis_name: str, palette: Palette) -> list[Spec]:
     m, method, profiles = len(panel.names), panel.methods[r], panel.profiles[r]
     width = 0.8 / max(m, 1)
     spots = [(p, i) for p in range(len(profiles)) for i in range(m)]
@@ -213,7 +237,7 @@ def _profile_bars(panel: Profile, r: int, axis_name: str, look: Look) -> list[Sp
             "y": [number(profiles[p][i]) for p, i in spots],
             "width": 0.86 * width,
             "yaxis": axis_name,
-            "marker": {"color": look.tone(method).light},
+            "marker": {"color": palette.tone(method).light},
             "name": plain(method),
             "hoverinfo": "text",
             "hovertext": [bar_text(f"{title}{p + 1}", panel.names[i], profiles[p][i]) for p, i in spots],

@@ -1,4 +1,4 @@
-"""How a command speaks: tables for a person, JSON for a program, one sentence when something goes wrong."""
+"""Console output of the commands: tables for people, JSON for programs, and errors as one sentence."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _STYLES = {"converged": "green", "unattainable": "yellow"}
 
 @contextmanager
 def sentences(before: str = "interrupted") -> Iterator[None]:
-    """What goes wrong on purpose ends with one sentence on stderr and an exit code.
+    """Turns expected errors into one sentence on stderr and an exit code.
 
     Args:
         before: what is said after an interrupt, without its full stop.
@@ -50,17 +50,17 @@ def _say_error(text: str) -> None:
 
 
 def new_console(json: bool) -> Console:
-    """Where a person reads; with --json nobody does."""
+    """A console for people; silent with --json."""
     return Console(quiet=json, highlight=False)
 
 
 def print_json(value: Any) -> None:
-    """For a program."""
+    """Writes a value to stdout as JSON."""
     sys.stdout.write(to_json(value))
 
 
 def to_json(value: Any) -> str:
-    """Indented JSON with a last newline; what is not finite becomes null, since JSON has no word for it."""
+    """Indented JSON with a last newline; numbers that are not finite become null, for JSON has none."""
     return json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -87,7 +87,7 @@ def status_text(status: str) -> Text:
 
 @contextmanager
 def waiting(console: Console, what: str, patience: float = 2.0) -> Iterator[None]:
-    """Shows what is going on once it has taken longer than ``patience`` seconds; only in a terminal."""
+    """Shows a status line once the block has taken longer than ``patience`` seconds; only in a terminal."""
     if not console.is_terminal:
         yield
         return

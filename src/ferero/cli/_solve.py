@@ -1,8 +1,12 @@
-"""`ferero solve`: a user's own problem, from text to answer."""
+"""`ferero solve`: a user's own function, loaded from a file by its path, minimised under a preference given as text."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import traceback
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Literal
@@ -12,23 +16,27 @@ import torch
 import typer
 from rich.console import Console
 from rich.text import Text
+from torch import Tensor
 
 from ferero.cli._console import JsonOption, new_console, new_table, print_json, sentences, status_text, waiting
 from ferero.cli._timed_result import TimedResult
-from ferero.cli._user_problem import is_numpy, load_function
-from ferero.errors import InputError, MissingExtraError
+from ferero.errors import FereroError, InputError, MissingExtraError
 from ferero.optimize import minimize
 from ferero.optimize._evaluator import make_evaluator
 from ferero.preference import Preference
 
-__all__ = ["read_names", "read_start", "read_step", "solve", "solve_problem"]
+__all__ = ["UserCodeError", "solve"]
+
+
+class UserCodeError(FereroError, RuntimeError):
+    """The user's own code failed."""
 
 
 def solve(
     target: Annotated[str, typer.Argument(metavar="FILE:FUNCTION", help="theta -> (m,) losses; problem.py:losses.")],
     preference: Annotated[
         str,
-        typer.Option("--preference", "-p", help='What is wanted: "f1 <= 0.3", "ray 1 2", "minimize f1 + f2".'),
+        typer.Option("--preference", "-p", help='The preference: "f1 <= 0.3", "ray 1 2", "minimize f1 + f2".'),
     ],
     x0: Annotated[str | None, typer.Option(help='The start, "0,0,0".')] = None,
     n: Annotated[int | None, typer.Option(help="The number of parameters, for a random start.")] = None,
@@ -47,12 +55,12 @@ def solve(
     console = new_console(json)
     with sentences():
         write = None if out is None else _writer(out)
-        function = load_function(target)
-        start = read_start(x0, n, seed, numpy=numpy or is_numpy(function))
-        options: dict[str, Any] = {"step": read_step(step), "max_iter": max_iter, "tol": tol}
+        function = _load_function(target)
+        start = _read_start(x0, n, seed, numpy=numpy or bool(getattr(function, "numpy", False)))
+        options: dict[str, Any] = {"step": _read_step(step), "max_iter": max_iter, "tol": tol}
         with waiting(console, "searching"):
-            named = read_names(names, function, start)
-            answer = solve_problem(function, start, preference, named, **options)
+            named = _read_names(names, function, start)
+            answer = _solve_problem(function, start, preference, named, **options)
         if write is not None:
             label = f"{Path(target.rpartition(':')[0]).name}:{target.rpartition(':')[2]}"
             write(answer, label, preference=preference, x0=x0, n=n, seed=seed, names=named, **options)
@@ -64,14 +72,14 @@ def solve(
 
 
 def _writer(out: Path) -> Callable[..., None]:
-    """What writes the report folder, if it can be written.
+    """A function that writes the report folder.
 
     Raises:
-        MissingExtraError: without the lab, whose pages these are.
+        MissingExtraError: without the lab, which makes the pages.
     """
     try:
         from ferero_lab.report import check_folder, write_folder
-        from ferero_lab.solution_files import FILES, solution_files
+        from ferero_lab.report.solution import FILES, solution_files
     except ModuleNotFoundError as error:
         raise MissingExtraError(
             f"--out: reports come with ferero-lab, and {error.name} is not installed; pip install ferero-lab, or leave "
@@ -108,7 +116,7 @@ def _show_answer(console: Console, answer: TimedResult, out: Path | None) -> Non
         console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
 
 
-def read_start(x0: str | None, n: int | None, seed: int, *, numpy: bool) -> Any:
+def _read_start(x0: str | None, n: int | None, seed: int, *, numpy: bool) -> Any:
     """The start: numbers as text, or n standard normal ones; a float64 tensor, or an array for numpy.
 
     Raises:
@@ -131,7 +139,7 @@ def read_start(x0: str | None, n: int | None, seed: int, *, numpy: bool) -> Any:
     return values if numpy else torch.from_numpy(values)
 
 
-def read_step(text: str) -> float | Literal["auto"]:
+def _read_step(text: str) -> float | Literal["auto"]:
     """The step: "auto", or a number.
 
     Raises:
@@ -145,7 +153,7 @@ def read_step(text: str) -> float | Literal["auto"]:
         raise InputError(f'--step: expected "auto" or a number such as 0.05, found {text!r}.') from None
 
 
-def read_names(text: str | None, fun: Callable[[Any], Any], start: Any) -> list[str]:
+def _read_names(text: str | None, fun: Callable[[Any], Any], start: Any) -> list[str]:
     """The losses' names as given, or f1..fm for as many as the function gives at the start."""
     if text is not None:
         return [name.strip() for name in text.split(",")]
@@ -154,10 +162,10 @@ def read_names(text: str | None, fun: Callable[[Any], Any], start: Any) -> list[
     return [f"f{i + 1}" for i in range(evaluator.m)]
 
 
-def solve_problem(
+def _solve_problem(
     fun: Callable[[Any], Any],
     start: Any,
-    wish: str,
+    text: str,
     names: Sequence[str],
     *,
     step: float | Literal["auto"],
@@ -165,7 +173,77 @@ def solve_problem(
     tol: float,
 ) -> TimedResult:
     """`ferero.minimize` with the preference as text, and the time it took."""
-    preference = Preference.parse(wish, names=list(names))
+    preference = Preference.parse(text, names=list(names))
     began = perf_counter()
     result = minimize(fun, start, preference, step=step, max_iter=max_iter, tol=tol)
     return TimedResult(result, 1e3 * (perf_counter() - began))
+
+
+def _load_function(target: str) -> Callable[[Any], Any]:
+    """The function of ``FILE:FUNCTION``; what it raises becomes a sentence that names the line.
+
+    Raises:
+        InputError: for a target, a file or a function that is not there.
+        UserCodeError: when the file cannot be run.
+    """
+    place, _, name = target.rpartition(":")
+    if not place or not name.isidentifier():
+        raise InputError(f"FILE:FUNCTION: expected for example problem.py:losses, found {target!r}.")
+    path = Path(place)
+    if not path.is_file():
+        raise InputError(f"FILE:FUNCTION: there is no file {place}.")
+    module = _run_file(path)
+    function = vars(module).get(name)
+    if function is None:
+        found = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise InputError(f"FILE:FUNCTION: {place} has no {name!r}; it has {', '.join(found) or 'no functions'}.")
+    if not callable(function):
+        raise InputError(f"FILE:FUNCTION: {name!r} in {place} is no function but a {type(function).__name__}.")
+    return _guarded(function, path)
+
+
+def _run_file(path: Path) -> Any:
+    if path.suffix != ".py":
+        raise InputError(f"FILE:FUNCTION: expected a .py file, found {path}.")
+    spec = importlib.util.spec_from_file_location(f"_ferero_user_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"FILE:FUNCTION: {path} cannot be read as Python.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses and pickles in the file look themselves up there
+    folder = str(path.parent.resolve())
+    sys.path.insert(0, folder)  # as `python FILE` would, so that the file may import its neighbours
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise _sentence(error, path) from error
+    finally:
+        sys.path.remove(folder)
+    return module
+
+
+def _guarded(function: Callable[[Any], Any], path: Path) -> Callable[[Any], Any]:
+    @wraps(function)
+    def call(theta: Any) -> Any:
+        try:
+            return function(theta)
+        except Exception as error:
+            raise _sentence(error, path, _numpy_hint(theta, path)) from error
+
+    return call
+
+
+def _numpy_hint(theta: Any, path: Path) -> str:
+    """Advice for a function that got a tensor and whose file mentions numpy."""
+    is_suspect = isinstance(theta, Tensor) and "numpy" in path.read_text(encoding="utf-8", errors="replace")
+    return " If the function is written with numpy, add --numpy." if is_suspect else ""
+
+
+def _sentence(error: Exception, path: Path, hint: str = "") -> UserCodeError:
+    """The error with the last line of the user's file that it went through."""
+    if isinstance(error, SyntaxError):
+        line = error.lineno
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        line = next((f.lineno for f in reversed(frames) if Path(f.filename).name == path.name), None)
+    where = path.name if line is None else f"{path.name}, line {line}"
+    return UserCodeError(f"{where}: {type(error).__name__}: {str(error).rstrip('.')}.{hint}")

@@ -1,4 +1,4 @@
-"""One line of a report: what was asked, what was found, what it cost."""
+"""A result with the time it took, as data and as a row of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TorchJD and ferero on each other's ground: its aggregators as our methods, our gramian methods as its weightings.
+"""Bridge to TorchJD: its aggregators as ferero methods, and ferero's gramian methods as its weightings.
 
 Needs ``pip install ferero[torchjd]``.
 """
@@ -35,7 +35,7 @@ except ImportError as error:
 
 __all__ = ["FromTorchJD", "MethodWeighting"]
 
-_OF_NO_MATRIX = (ConstantWeighting, MeanWeighting, RandomWeighting, SumWeighting)  # they look at its shape only
+_OF_NO_MATRIX = (ConstantWeighting, MeanWeighting, RandomWeighting, SumWeighting)  # they read its shape only
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class FromTorchJD:
             )
 
     def understands(self, preference: Preference) -> str | None:
-        """None where nothing but the order of the losses is wanted."""
+        """None for a preference that only orders the losses."""
         return knows_the_order_only(self.aggregator, preference)
 
     def init(self, preference: Preference) -> Steps:  # noqa: ARG002  # part of the protocol
@@ -110,11 +110,11 @@ class FromTorchJD:
 class MethodWeighting(Weighting[Any]):
     """One of our methods as a TorchJD weighting of gramians.
 
-    Their interface hands over the gramian alone, and preferences look at the losses: tell it the losses first.
+    TorchJD's interface passes the gramian alone, and preferences depend on the losses: call `observe` first.
 
     Args:
         method: One that reads losses and gramian, such as ``ferero.Ferero()`` or ``ferero.EPO()``.
-        preference: What is wanted; a single one.
+        preference: A single one.
 
     Raises:
         UnsupportedError: A method that reads slopes, or that does not understand the preference.
@@ -152,7 +152,7 @@ class MethodWeighting(Weighting[Any]):
         """The weights (m,) for a gramian (m, m).
 
         Raises:
-            InputError: The losses were not told since the last time.
+            InputError: `observe` was not called since the last gramian.
         """
         if self._losses is None:
             raise InputError("losses: the method reads them; call weighting.observe(losses) before the gramian comes.")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ferero.plot._cone import plot_cone
 from ferero.plot._front import missed_handle, plot_front
-from ferero.plot._progress import plot_history
-from ferero.plot._region import plot_region
+from ferero.plot._history import plot_history
+from ferero.plot._region import plot_cone, plot_region
 from ferero.plot._training import plot_training
 from ferero.plot.style._style import OKABE_ITO, theme
 

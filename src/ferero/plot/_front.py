@@ -9,18 +9,31 @@ import numpy as np
 
 from ferero._arrays import Array, ArrayLike, to_float64
 from ferero.errors import InputError
-from ferero.fronts._front import Found, Front, shortfall_of, trajectory_of
-from ferero.plot._names import legend_texts
-from ferero.plot._parallel import plot_parallel
-from ferero.plot._region import wanted_segment
+from ferero.fronts._front import Found, Front, preference_text, shortfall_of, trajectory_of
+from ferero.plot._region import preference_segment
 from ferero.plot.style._clip import view_of
-from ferero.plot.style._frame import finish, new_plane, new_space
-from ferero.plot.style._style import BOLD, DASHES, DOT, LINE, RING, THIN, Page, drawing, page_of
+from ferero.plot.style._style import (
+    BOLD,
+    DASHES,
+    DOT,
+    LINE,
+    RING,
+    THIN,
+    Page,
+    drawing,
+    finish,
+    new_panels,
+    new_plane,
+    new_space,
+    page_of,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["missed_handle", "plot_front"]
+
+_MOST = 10  # preferences that are listed one by one; more would outgrow the picture
 
 
 def plot_front(
@@ -32,19 +45,19 @@ def plot_front(
     rays: bool = True,
     labels: Sequence[str] | None = None,
 ) -> Axes:
-    """Draws what was asked for, the way there, and what was found.
+    """Draws the preferences, the trajectories and the points found.
 
     Dots are the points found, in the colour of their preference; hollow and crossed where the run did not
-    converge or the model does not meet it, hollow where nobody judged. Rings are the starts. Two losses make a
-    plane and three a space; more are drawn as parallel coordinates, in units of the rays where all preferences
-    are rays, so that a point on its ray is a level line.
+    converge or the model does not meet its preference, hollow where that was not checked. Rings are the starts.
+    Two losses make a plane and three a space; more are drawn as parallel coordinates, in units of the rays where
+    all preferences are rays, so that a point on its ray is a level line.
 
     Args:
         front: of any number of losses.
         ax: where to draw, three-dimensional for three losses, the legend left to you; None makes a figure.
         truth: points (K, m) of the true front, if known; a curve in the plane (NaN rows leave gaps).
-        trajectories: draw the losses along the way.
-        rays: draw the losses that the preferences want, where that is a line.
+        trajectories: draw the losses from start to end.
+        rays: draw the losses that meet the preferences, where they are a line.
         labels: what the legend calls the points, an empty text for one that it leaves out; None for the preferences
             in words, where they are ten or fewer.
 
@@ -60,20 +73,23 @@ def plot_front(
         >>> ax.figure.savefig("front.pdf")  # doctest: +SKIP
     """
     m = len(front.names)
-    known, texts = _read_truth(truth, m), legend_texts(front, labels)
+    known, texts = _read_truth(truth, m), _legend_texts(front, labels)
     if ax is not None and (ax.name == "3d") != (m == 3):
         raise InputError(
             f"ax: expected {'three' if m == 3 else 'two'}-dimensional axes for {m} losses, found "
             f"{ax.name!r}; leave ax out, or make it with projection='3d' for three losses."
         )
-    if m not in {2, 3}:
-        return plot_parallel(front, ax, truth=known, labels=texts)
     with drawing(ax):
-        return _Picture(front, ax, known, texts, trajectories=trajectories, rays=rays).draw()
+        if m in {2, 3}:
+            return _FrontPicture(front, ax, known, texts, trajectories=trajectories, rays=rays).draw()
+        axes = new_panels(max(3.6, 0.6 * m), (2.4,))[0] if ax is None else ax
+        _draw_parallel(axes, front, known, texts)
+        finish(axes)
+        return axes
 
 
 def missed_handle(page: Page) -> tuple[Any, Any]:
-    """For a legend: the ring with a cross in it of a point that is not what was wanted."""
+    """For a legend: the ring with a cross in it of a point that does not meet its preference."""
     from matplotlib.lines import Line2D
 
     look: dict[str, Any] = {"color": page.ink, "linestyle": "none", "markeredgewidth": LINE / 1.5}
@@ -90,7 +106,29 @@ def _read_truth(truth: ArrayLike | None, m: int) -> Array | None:
     return points
 
 
-class _Picture:
+def _legend_texts(front: Front[Found], labels: Sequence[str] | None) -> list[str]:
+    """A text for each preference, with its index where texts would be the same; empty ones for too many.
+
+    Args:
+        front: with the preferences.
+        labels: texts of the caller's own, taken as they are.
+
+    Raises:
+        InputError: a number of labels that is not that of the points.
+    """
+    if labels is not None:
+        if isinstance(labels, str) or len(labels) != len(front):
+            raise InputError(f"labels: expected a text for each of {len(front)} points, found {labels!r}.")
+        return list(labels)
+    if len(front) > _MOST:
+        return [""] * len(front)
+    texts = [preference_text(p) for p in front.preferences]
+    if len(set(texts)) == len(texts):
+        return texts
+    return [f"[{i}] {text}" for i, text in enumerate(texts)]
+
+
+class _FrontPicture:
     """Two or three losses on axes; matplotlib takes the coordinates of both in the same way."""
 
     def __init__(
@@ -172,7 +210,7 @@ class _Picture:
         }
         label = "wanted"
         for preference, color in zip(self.front.preferences, self.colors, strict=True):
-            segment = wanted_segment(preference, view)
+            segment = preference_segment(preference, view)
             if segment is None:
                 continue
             self.ax.plot(*segment[::-1].T, color=color, **look)  # from outside: dashes in step would make rings
@@ -208,10 +246,46 @@ class _Picture:
     def _extra_entries(self) -> list[tuple[Any, str]]:
         """What one artist cannot stand for in the legend: a ring with a cross in it."""
         shortfalls = sorted({shortfall_of(r) for r in self.front.results} - {""})
-        if not shortfalls:
-            return []
         return [(missed_handle(self.page), text) for text in shortfalls]
 
     def _scatter(self, points: Array, **style: Any) -> None:
         depth = {"depthshade": False} if self.m == 3 else {}
         self.ax.scatter(*points.T, **{"linewidth": LINE / 1.5, **depth, **style})
+
+
+def _draw_parallel(ax: Axes, front: Front[Found], truth: Array | None, labels: Sequence[str]) -> None:
+    """Each point as a line over the losses' names; in units of the rays the true front is left out, which has none."""
+    page, places = page_of(ax), np.arange(len(front.names))
+    relative = _in_units_of_rays(front)
+    values = front.losses.numpy() if relative is None else relative
+    for x in range(len(places)):
+        ax.axvline(x, color=page.pale, linewidth=THIN, zorder=0.5)
+    if truth is not None and relative is None:
+        ax.plot(places, truth.T, color=page.pale, linewidth=THIN, alpha=page.faint, zorder=1)
+    for row, result, color, label in zip(values, front.results, page.colors(len(front)), labels, strict=True):
+        ax.plot(
+            places,
+            row,
+            color=color,
+            linewidth=LINE,
+            linestyle="--" if shortfall_of(result) else "-",
+            marker="o",
+            markersize=4.5,
+            markerfacecolor=color if result.success else page.paper,
+            label=label,
+        )
+    ax.set_xticks(places, front.names)
+    ax.set(xlim=(-0.3, len(places) - 0.7), ylabel="loss" if relative is None else "loss / ray")
+    if (values > 0).all() and values.max() > 1e3 * values.min():
+        ax.set_yscale("log")
+
+
+def _in_units_of_rays(front: Front[Found]) -> Array | None:
+    """``(F - through) / ray``, (P, m), None unless all preferences are rays with positive components."""
+    rows = []
+    for losses, preference in zip(front.losses, front.preferences, strict=True):
+        if preference.ray is None or not bool((preference.ray > 0).all()):
+            return None
+        start = 0.0 if preference.through is None else preference.through
+        rows.append(((losses - start) / preference.ray).numpy())
+    return np.stack(rows)

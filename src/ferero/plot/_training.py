@@ -1,4 +1,4 @@
-"""A training run from what a logger kept: losses, weights, multipliers and violations below each other."""
+"""A training run from logged metrics: losses, weights, multipliers and violations below each other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 
 from ferero._arrays import Array
 from ferero.errors import InputError
-from ferero.plot.style._frame import finish, new_panels
-from ferero.plot.style._style import LINE, THIN, drawing, page_of
+from ferero.plot.style._style import LINE, THIN, drawing, finish, new_panels, page_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

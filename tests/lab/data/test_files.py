@@ -127,7 +127,7 @@ def test_a_file_is_checked_once_and_again_when_it_changes(tmp_path, register, mo
     register(NAME, CONTENT)
     path = write(tmp_path, NAME, CONTENT)
     hashed = []
-    monkeypatch.setattr(files_module, "sha256", lambda some: hashed.append(1) or hashlib.sha256(some).hexdigest())
+    monkeypatch.setattr(files_module, "_sha256", lambda some: hashed.append(1) or hashlib.sha256(some).hexdigest())
     find_file(NAME, tmp_path)
     find_file(NAME, tmp_path)
     assert len(hashed) == 1

@@ -19,7 +19,7 @@ from ferero_lab.experiments.emotions.plan import REFERENCE, mild_rays, read_plan
 from ferero_lab.experiments.emotions.sections import shares_by_step
 from ferero_lab.experiments.emotions.training import NAMES, make_network, song_losses
 from ferero_lab.experiments.experiment import Context, Found, Settings
-from ferero_lab.report.story_files import story_files
+from ferero_lab.report.story import story_files
 
 TINY = Settings("quick", seeds=2, epochs=2, only=("rays",), methods=("ls", "ferero"))
 

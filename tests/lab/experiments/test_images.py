@@ -35,8 +35,8 @@ from ferero_lab.experiments.images.oracle import (
 )
 from ferero_lab.experiments.images.tasks import accuracies, fixed_weights, load_task, ray
 from ferero_lab.experiments.images.training import Recipe
-from ferero_lab.report.clean import clean
-from ferero_lab.report.story_files import story_files
+from ferero_lab.report.panels import clean
+from ferero_lab.report.story import story_files
 
 TINY = Settings("quick", seeds=2, epochs=1, methods=("LS", "MGDA", "FERERO"))
 

@@ -15,7 +15,7 @@ from ferero_lab import experiments
 from ferero_lab.experiments.experiment import Part, Section, Settings, Story
 from ferero_lab.experiments.run_folder import RunFolder
 from ferero_lab.experiments.runner import report_again, run_experiment
-from ferero_lab.report.panels import Line, Lines, Table
+from ferero_lab.report.panels import Curve, Lines, Table
 
 
 class Tiny:
@@ -53,7 +53,7 @@ class Tiny:
 
     def story(self, settings, found):
         values = [one["value"] for one in found.values()]
-        lines = Lines("values", "part", "value", [Line(list(range(len(values))), values, "them")])
+        lines = Lines("values", "part", "value", [Curve(list(range(len(values))), values, "them")])
         table = Table(
             ["part", "value"], [[key, f"{one['value']:.2f}"] for key, one in found.items()], "Values", "a note"
         )

@@ -7,11 +7,11 @@ import numpy as np
 from ferero_lab.experiments.experiment import Section, Story
 from ferero_lab.report.panels import (
     Bars,
+    Curve,
     FrontPanel,
     FrontPoint,
     Heat,
     Level,
-    Line,
     Lines,
     Mark,
     Profile,
@@ -115,7 +115,7 @@ def curves(log: bool) -> Lines:
         if i == 1:
             values[300:600] = np.nan
         spread = 0.6 * values if i == 0 else 0.2 * values
-        lines.append(Line(steps.tolist(), values.tolist(), method, spread.tolist(), dashed=i == 3))
+        lines.append(Curve(steps.tolist(), values.tolist(), method, spread.tolist(), dashed=i == 3))
     return Lines("Error against steps", "gradient evaluations", "ray error (degrees)", lines, log_x=log, log_y=log)
 
 
@@ -127,8 +127,8 @@ def short_curves() -> Lines:
         "models at once",
         "time / time of one",
         [
-            Line(sizes, [1, 0.6, 0.4, 0.33, 0.3], "one graph"),
-            Line(sizes, [1, 1, 1, 1, 1], "a loop", dashed=True),
+            Curve(sizes, [1, 0.6, 0.4, 0.33, 0.3], "one graph"),
+            Curve(sizes, [1, 1, 1, 1, 1], "a loop", dashed=True),
         ],
         log_x=True,
     )
@@ -181,7 +181,7 @@ def heard() -> Table:
 
 def bounded() -> Lines:
     """A curve and what it may be at most."""
-    return Lines("Bounded", "step", "loss", [Line([0, 1, 2], [4, 2, 1], "cpc")], levels=[Level(1.2, "cpc <= 1.2")])
+    return Lines("Bounded", "step", "loss", [Curve([0, 1, 2], [4, 2, 1], "cpc")], levels=[Level(1.2, "cpc <= 1.2")])
 
 
 def rich_story() -> Story:

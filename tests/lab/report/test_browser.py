@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 from tests.lab.report.stories import CONFIG, SENTENCE, rich_story
 
-from ferero_lab.report.look import PAPER, Look
-from ferero_lab.report.story_page import story_page
+from ferero_lab.report.story import story_page
+from ferero_lab.report.style import PAPER, Palette
 
 playwright = pytest.importorskip("playwright.sync_api")
 pytestmark = [
@@ -43,8 +43,8 @@ class Visit:
 def visit(tmp_path_factory) -> Iterator[Visit]:
     place = tmp_path_factory.mktemp("run") / "report.html"
     story = rich_story()
-    look = Look(section.panels for section in story.sections)
-    place.write_bytes(story_page(story, CONFIG, look))
+    palette = Palette(section.panels for section in story.sections)
+    place.write_bytes(story_page(story, CONFIG, palette))
     with playwright.sync_playwright() as player:
         browser = player.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         try:

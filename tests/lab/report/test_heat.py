@@ -11,15 +11,13 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.collections import LineCollection, PathCollection, QuadMesh
 from tests.lab.report.stories import SENTENCE, alignment, bounded, spectrogram
-from tests.lab.report.test_panels import drawn
+from tests.lab.report.test_plotly_panels import drawn
 
 from ferero.errors import InputError
-from ferero_lab.report.legend import legend_keys
-from ferero_lab.report.look import Look
-from ferero_lab.report.panels import Heat, Level, Line, Lines, Mark
+from ferero_lab.report.panels import Curve, Heat, Level, Lines, Mark, edges
 from ferero_lab.report.paper_heat import stagger
 from ferero_lab.report.paper_panels import section_figure
-from ferero_lab.report.scales import edges
+from ferero_lab.report.style import Palette, legend_keys
 
 
 @pytest.fixture
@@ -29,7 +27,7 @@ def paper():
     figures = []
 
     def draw(panel):
-        figures.append(section_figure([panel], Look([[panel]])))
+        figures.append(section_figure([panel], Palette([[panel]])))
         figures[-1].draw_without_rendering()
         return figures[-1].axes[0]
 
@@ -148,7 +146,7 @@ def test_columns_end_halfway():
 
 
 def test_a_matrix_has_no_legend():
-    assert legend_keys([spectrogram(), alignment()], Look([[spectrogram(), alignment()]])) == []
+    assert legend_keys([spectrogram(), alignment()], Palette([[spectrogram(), alignment()]])) == []
 
 
 def test_levels_on_paper(paper):
@@ -160,7 +158,7 @@ def test_levels_on_paper(paper):
     crowd = [Level(1 + 0.01 * i, f"level {i}") for i in range(4)]
     boxes = [text.get_window_extent() for text in paper(replace(bounded(), levels=crowd)).texts]
     assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[i + 1 :])
-    log = Lines("", "", "", [Line([1, 2], [1, 2], "l")], log_y=True, levels=[Level(0.0, "never"), Level(0.1, "low")])
+    log = Lines("", "", "", [Curve([1, 2], [1, 2], "l")], log_y=True, levels=[Level(0.0, "never"), Level(0.1, "low")])
     assert [text.get_text() for text in paper(log).texts] == ["low"]
 
 

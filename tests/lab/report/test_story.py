@@ -15,15 +15,15 @@ import pytest
 from matplotlib import pyplot
 from matplotlib.text import Text
 from tests.lab.report.stories import CONFIG, METHODS, bars, parallel, plane, rich_story, space, spectrogram
-from tests.lab.report.test_panels import EMPTY
+from tests.lab.report.test_plotly_panels import EMPTY
 
 from ferero.errors import MissingExtraError
 from ferero_lab.experiments.experiment import Section, Story
 from ferero_lab.report import story_files
-from ferero_lab.report.look import Look
-from ferero_lab.report.panels import FrontPanel, FrontPoint, Line, Lines, Table
+from ferero_lab.report.panels import Curve, FrontPanel, FrontPoint, Lines, Table
 from ferero_lab.report.paper_panels import section_figure
-from ferero_lab.report.story_files import section_names
+from ferero_lab.report.story import section_names
+from ferero_lab.report.style import Palette
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_no_words_of_a_picture_are_cut_off():
     ]
     sections = [*(section.panels for section in rich_story().sections), crowded]
     for panels in sections:
-        figure = section_figure(panels, Look(sections))
+        figure = section_figure(panels, Palette(sections))
         figure.draw_without_rendering()
         texts = [text for legend in figure.legends for text in legend.get_texts()]
         for ax in figure.axes:
@@ -133,8 +133,8 @@ def test_what_is_missing_breaks_no_picture():
     rows = [[None, float("inf")], [1.0, 2.0]]
     panels = [
         FrontPanel("", "ab", [FrontPoint(row, "_g", path=rows, spread=(None, 0.1)) for row in rows], truth=rows),
-        Lines("$x$ and $", "$", "", [Line([1, 2, None], [None, 1, -1], "l", [1, 2, None])], log_x=True, log_y=True),
-        Lines("", "", "", [Line([-1, 0], [-1, 0], "below")], log_x=True, log_y=True),
+        Lines("$x$ and $", "$", "", [Curve([1, 2, None], [None, 1, -1], "l", [1, 2, None])], log_x=True, log_y=True),
+        Lines("", "", "", [Curve([-1, 0], [-1, 0], "below")], log_x=True, log_y=True),
     ]
     assert "s.svg" in story_files(Story("t", "l", [Section("s", "", panels)]), {})
 
@@ -164,8 +164,8 @@ def test_without_plotly_the_extra_is_named(monkeypatch):
 
 @pytest.mark.parametrize(("panels", "shape"), [(1, (1, 1)), (3, (1, 3)), (4, (2, 2)), (5, (2, 3))])
 def test_small_panels_stand_side_by_side_and_four_in_two_rows(panels, shape):
-    line = Lines("a", "steps", "loss", [Line([0.0, 1.0], [1.0, 2.0], "one")])
-    figure = section_figure([line] * panels, Look([[line]]))
+    line = Lines("a", "steps", "loss", [Curve([0.0, 1.0], [1.0, 2.0], "one")])
+    figure = section_figure([line] * panels, Palette([[line]]))
     grid = figure.axes[0].get_subplotspec().get_gridspec()
     assert (grid.nrows, grid.ncols) == shape
     pyplot.close(figure)

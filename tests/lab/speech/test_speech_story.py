@@ -13,7 +13,7 @@ import pytest
 from ferero_lab.experiments.experiment import Context, Found, Section, Settings, Story
 from ferero_lab.report import to_json
 from ferero_lab.report.panels import Heat, Lines, Table
-from ferero_lab.report.story_files import story_files
+from ferero_lab.report.story import story_files
 from ferero_lab.speech.corpora import words_like
 from ferero_lab.speech.encoder import SIZES, ConformerSize
 from ferero_lab.speech.experiment import sets

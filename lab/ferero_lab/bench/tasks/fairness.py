@@ -11,7 +11,7 @@ from torch.nn import functional
 import ferero
 from ferero_lab.bench.tasks.digits import minibatch
 from ferero_lab.bench.tasks.task import Task
-from ferero_lab.data import People, adult_like
+from ferero_lab.data import CensusPart, adult_like
 from ferero_lab.data.seeding import seeded
 
 __all__ = ["fairness"]
@@ -20,7 +20,7 @@ BATCH = 256
 
 
 @lru_cache(maxsize=1)
-def _people() -> People:
+def _people() -> CensusPart:
     return adult_like().train
 
 

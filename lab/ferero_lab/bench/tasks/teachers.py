@@ -11,7 +11,7 @@ from torch.nn import functional
 import ferero
 from ferero_lab.bench.tasks.digits import classifier, flat_digits, minibatch
 from ferero_lab.bench.tasks.task import Task
-from ferero_lab.data.label_noise import wrong_labels
+from ferero_lab.data.digits import wrong_labels
 
 __all__ = ["distillation", "entropy", "retention"]
 

@@ -11,7 +11,7 @@ from ferero_lab.experiments.emotions.measures import by_ray, measure, over_the_w
 from ferero_lab.experiments.emotions.plan import PAPER, REFERENCE, TITLES, Plan
 from ferero_lab.experiments.emotions.training import CONSTANT_STEP, HELD_OUT, NAMES
 from ferero_lab.experiments.experiment import Found, Section
-from ferero_lab.report.panels import FrontPanel, FrontPoint, Line, Lines, Panel, Profile, Table
+from ferero_lab.report.panels import Curve, FrontPanel, FrontPoint, Lines, Panel, Profile, Table
 
 __all__ = [
     "constant_section",
@@ -239,10 +239,10 @@ def _mean_and_spread(values: Sequence[float | None]) -> tuple[float, float]:
     return spread_of(known) if known else (float("nan"), 0.0)
 
 
-def _volume_line(name: str, found: Found, data: str) -> Line:
+def _volume_line(name: str, found: Found, data: str) -> Curve:
     steps, volumes = over_the_way(found["runs"], data)
     moments = [spread_of(values) for values in zip(*volumes, strict=True)]
-    return Line(steps, [mean for mean, _ in moments], TITLES[name], [spread for _, spread in moments])
+    return Curve(steps, [mean for mean, _ in moments], TITLES[name], [spread for _, spread in moments])
 
 
 def _volume_row(name: str, measured: Mapping[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 from ferero_lab.experiments.experiment import Found, Section, Story
 from ferero_lab.experiments.fairness.measures import Measured, excess_over, measure, violation
 from ferero_lab.experiments.fairness.plan import DRIVING, TITLES, Plan
-from ferero_lab.report.panels import FrontPanel, FrontPoint, Line, Lines, Table
+from ferero_lab.report.panels import Curve, FrontPanel, FrontPoint, Lines, Table
 
 __all__ = ["BAR", "tell_story"]
 
@@ -127,8 +127,8 @@ def _kept_section(
         for name, rows in measured.items():
             pairs = [row[part][DRIVING[name][1]] for row in rows]
             beyond = [mean - gap for (mean, _), gap in zip(pairs, gaps, strict=True)]
-            lines.append(Line(gaps, beyond, TITLES[name], [spread for _, spread in pairs]))
-        lines.append(Line(gaps, [0.0] * len(gaps), "as asked", dashed=True))
+            lines.append(Curve(gaps, beyond, TITLES[name], [spread for _, spread in pairs]))
+        lines.append(Curve(gaps, [0.0] * len(gaps), "as asked", dashed=True))
         panels.append(Lines(title, "largest gap asked for", "gap minus what was asked", lines))
     header = (
         "method", "kept on", "largest excess there", "largest excess, test", "mean over seeds, test",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ferero.fronts import train_front
-from ferero_lab.data import Census, People, adult, adult_like
+from ferero_lab.data import Census, CensusPart, adult, adult_like
 from ferero_lab.experiments.experiment import Context, Found, Settings
 from ferero_lab.experiments.fairness.plan import GAPS, WEIGHTS, Plan, preferences
 
@@ -117,7 +117,7 @@ def _rates(scores: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
     return rate_a, rate_b
 
 
-def _tensors(people: People) -> Batch:
+def _tensors(people: CensusPart) -> Batch:
     return people.features, people.labels, people.groups.to(people.features.dtype)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ferero_lab.experiments.experiment import Found, Section
 from ferero_lab.experiments.synthetic.panels import NAMES, true_front
-from ferero_lab.report.panels import FrontPanel, FrontPoint, Line, Lines, Panel, Table
+from ferero_lab.report.panels import Curve, FrontPanel, FrontPoint, Lines, Panel, Table
 
 __all__ = ["scale_section"]
 
@@ -44,7 +44,7 @@ def _panels(runs: list[dict[str, Any]]) -> list[Panel]:
         for run in runs
     ]
     lines = [
-        Line(list(range(len(run["path"]))), [losses[0] for losses in run["path"]], _name(run), dashed=index > 0)
+        Curve(list(range(len(run["path"]))), [losses[0] for losses in run["path"]], _name(run), dashed=index > 0)
         for index, run in enumerate(runs)
     ]
     ways = FrontPanel("losses in the first's unit", NAMES, points, (), true_front())

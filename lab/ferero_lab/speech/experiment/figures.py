@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ferero_lab.experiments.experiment import Found
-from ferero_lab.report.panels import Level, Line, Lines, Panel
+from ferero_lab.report.panels import Curve, Level, Lines, Panel
 from ferero_lab.speech.experiment.losses import NAMES
 from ferero_lab.speech.experiment.wishes import TITLES, Levels
 
@@ -52,9 +52,9 @@ def sweep_panel(rows: Sequence[Mapping[str, Any]]) -> Lines:
     """The gap reached over the gap asked for."""
     asked = [row["asked"] for row in rows]
     lines = [
-        Line(asked, asked, "asked for", dashed=True),
-        Line(asked, [row["dev"]["gap"] for row in rows], "dev set"),
-        Line(
+        Curve(asked, asked, "asked for", dashed=True),
+        Curve(asked, [row["dev"]["gap"] for row in rows], "dev set"),
+        Curve(
             asked,
             [row["test"]["gap"] for row in rows],
             "test set",
@@ -64,12 +64,12 @@ def sweep_panel(rows: Sequence[Mapping[str, Any]]) -> Lines:
     return Lines("Gap asked for and reached", "gap asked for, nats for each symbol", "gap reached", lines)
 
 
-def _curves(runs: Mapping[str, Found], value: Callable[[Sequence[float]], float]) -> list[Line]:
+def _curves(runs: Mapping[str, Found], value: Callable[[Sequence[float]], float]) -> list[Curve]:
     return [_line(run, [value(row) for row in run["course"]["held_out"]], TITLES[name]) for name, run in runs.items()]
 
 
-def _line(run: Found, values: Sequence[float], label: str) -> Line:
-    return Line(run["course"]["steps"], values, label)
+def _line(run: Found, values: Sequence[float], label: str) -> Curve:
+    return Curve(run["course"]["steps"], values, label)
 
 
 def _loss(index: int) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from ferero.plot.style._clip import check_plane, clip_line, clip_polygon, line_of, view_of
-from ferero.plot.style._frame import finish, new_panels, new_plane, new_space
 from ferero.plot.style._style import (
     BOLD,
+    DARK,
     DASHES,
     DOT,
+    LIGHT,
     LINE,
     OKABE_ITO,
     RING,
@@ -15,6 +16,10 @@ from ferero.plot.style._style import (
     THIN,
     Page,
     drawing,
+    finish,
+    new_panels,
+    new_plane,
+    new_space,
     page_of,
     require_pyplot,
     theme,
@@ -22,8 +27,10 @@ from ferero.plot.style._style import (
 
 __all__ = [
     "BOLD",
+    "DARK",
     "DASHES",
     "DOT",
+    "LIGHT",
     "LINE",
     "OKABE_ITO",
     "RING",
