@@ -72,7 +72,7 @@ def variants_table(all_results: Mapping[str, Result]) -> str:
 def neighbours_table(all_results: Mapping[str, Result]) -> str:
     """What ferero, Cooper, TorchJD and SLSQP offer; every yes and every figure is a link."""
     cooper, steps = "benchmarks/cooper/README.md", "benchmarks/results/steer-cost-cpu.json"
-    core, rivals = "benchmarks/results/core.json", "lab/ferero_lab/bench/rivals.py"
+    core, rivals = "benchmarks/results/core.json", "lab/ferero_lab/bench/core/rays.py"
     units = _in_other_units(all_results["cooper"])
     ours, theirs = _best_of_six(all_results["cooper"])
     mine, slsqp = _evaluations_where_both_arrive(all_results["core"])
