@@ -35,9 +35,9 @@ def losses(x: Tensor) -> Tensor:
     return (x - CORNERS).square().sum(dim=-1)
 
 
-def found(*wishes: ferero.Preference) -> ferero.Front[ferero.Result]:
+def found(*preferences: ferero.Preference) -> ferero.Front[ferero.Result]:
     """Where `minimize` ends for each of them."""
-    return ferero.Front.from_results([ferero.minimize(losses, START, wish) for wish in wishes])
+    return ferero.Front.from_results([ferero.minimize(losses, START, one) for one in preferences])
 
 
 def draw_front(ax: Axes) -> None:
@@ -46,12 +46,12 @@ def draw_front(ax: Axes) -> None:
 
 
 def draw_line(ax: Axes) -> None:
-    """A ray, which is a wish for a line."""
+    """A ray, which is a preference for a line."""
     plot_region(ferero.Preference.ray([1, 2], names=f), ax, color=page_of(ax).series[0], label="")
 
 
 def draw_area(ax: Axes) -> None:
-    """Two bounds, which are a wish for an area."""
+    """Two bounds, which are a preference for an area."""
     plot_region(ferero.Preference(f, [f.a <= 0.4, f.b <= 0.7]), ax, color=page_of(ax).series[0], label="")
 
 

@@ -29,12 +29,12 @@ COMMANDS = {
     "import-time": "benchmarks/import_time.py",
     "lowest-versions": "benchmarks/lowest_versions.py",
     "methods": "ferero bench methods",
-    "methods-step-h200": "python -m ferero_lab.bench.comparison.step_cost",
+    "methods-step-h200": "python -m ferero_lab.bench.step_cost stepper",
     "quick-times": "benchmarks/quick_times.py DATA",
     "speech-alphabets": "benchmarks/data_table.py DATA",
     "steer": "ferero bench steer",
-    "steer-cost-cpu": "python -m ferero_lab.bench.control.cost",
-    "steer-cost-h200": "python -m ferero_lab.bench.control.cost",
+    "steer-cost-cpu": "python -m ferero_lab.bench.step_cost steer",
+    "steer-cost-h200": "python -m ferero_lab.bench.step_cost steer",
     "tasks": "ferero bench tasks",
 }
 """How a result is made that is no run of an experiment."""
@@ -72,7 +72,7 @@ def variants_table(all_results: Mapping[str, Result]) -> str:
 def neighbours_table(all_results: Mapping[str, Result]) -> str:
     """What ferero, Cooper, TorchJD and SLSQP offer; every yes and every figure is a link."""
     cooper, steps = "benchmarks/cooper/README.md", "benchmarks/results/steer-cost-cpu.json"
-    core, rivals = "benchmarks/results/core.json", "lab/ferero_lab/bench/rivals.py"
+    core, rivals = "benchmarks/results/core.json", "lab/ferero_lab/bench/core/rays.py"
     units = _in_other_units(all_results["cooper"])
     ours, theirs = _best_of_six(all_results["cooper"])
     mine, slsqp = _evaluations_where_both_arrive(all_results["core"])
@@ -175,7 +175,7 @@ def headlines_table(all_results: Mapping[str, Result]) -> str:
     rows = [
         ("smooth problems solved; SLSQP", f"{solved['ferero']:.1%}; {solved['SLSQP']:.1%}", "ferero bench core"),
         ("a training step over the plain sum, CPU; H200", f"{_cost(all_results)}; {_cost_on_gpu(all_results)}",
-         "python -m ferero_lab.bench.control.cost"),
+         "python -m ferero_lab.bench.step_cost steer"),
         ("digit pairs, worst error over all rays, SGD; Adam", _pairs(steer), "ferero bench steer"),
         ("three image sets, median error of the rays; next best method", _rays(images),
          "ferero run images --device cuda"),

@@ -79,7 +79,7 @@ class Picture:
     """One picture.
 
     Attributes:
-        title: the wish as one writes it.
+        title: the preference as one writes it.
         preference: the same as an object.
         draw: what draws it on axes with the front on them.
         status: how `minimize` must end, or a picture would show something else than its page says.
@@ -94,13 +94,13 @@ class Picture:
 # the parts that all pictures share ------------------------------------------------------------------------
 
 
-def wish_color(ax: Axes) -> str:
-    """What is asked for: blue."""
+def preference_color(ax: Axes) -> str:
+    """That of preferences: blue."""
     return page_of(ax).series[0]
 
 
 def reached_color(ax: Axes) -> str:
-    """What was reached, and the way there: orange."""
+    """That of the trajectory and the point it reached: orange."""
     return page_of(ax).series[1]
 
 
@@ -115,9 +115,9 @@ def draw_front(ax: Axes) -> None:
     ax.plot(*front.T, color=page_of(ax).pale, linewidth=BOLD, solid_capstyle="round", zorder=1.2)
 
 
-def draw_wish(ax: Axes, preference: ferero.Preference, hatch: str | None = None) -> None:
+def draw_preference(ax: Axes, preference: ferero.Preference, hatch: str | None = None) -> None:
     """Areas shaded, lines dashed."""
-    color = wish_color(ax)
+    color = preference_color(ax)
     plot_region(preference, ax, color=color, label="")
     if hatch:
         corners = clip_polygon(VIEW, preference.B_g.numpy(), preference.b_g.numpy())
@@ -126,16 +126,16 @@ def draw_wish(ax: Axes, preference: ferero.Preference, hatch: str | None = None)
 
 def draw_piece(ax: Axes, front: np.ndarray[Any, Any]) -> None:
     """A piece of the front that would do, as a broad strip below it."""
-    ax.plot(*front.T, color=wish_color(ax), linewidth=WIDE, alpha=2 * SHADE, solid_capstyle="butt", zorder=1.1)
+    ax.plot(*front.T, color=preference_color(ax), linewidth=WIDE, alpha=2 * SHADE, solid_capstyle="butt", zorder=1.1)
 
 
 def draw_run(ax: Axes, result: ferero.Result) -> None:
-    """The start as a ring, the way thin, and the point that was reached: hollow and crossed if the wish is not met."""
+    """The start as a ring, the trajectory thin, the end point; hollow and crossed if the preference is not met."""
     page, color = page_of(ax), reached_color(ax)
-    way, (a, b) = np.asarray(result.history.losses), result.losses.tolist()
-    ax.plot(*way.T, color=color, linewidth=LINE, alpha=0.8, zorder=2)
+    path, (a, b) = np.asarray(result.history.losses), result.losses.tolist()
+    ax.plot(*path.T, color=color, linewidth=LINE, alpha=0.8, zorder=2)
     ring: dict[str, Any] = {"facecolor": page.paper, "linewidth": LINE / 1.5}
-    ax.scatter(way[0, 0], way[0, 1], s=RING, edgecolor=page.ink, zorder=3, **ring)
+    ax.scatter(path[0, 0], path[0, 1], s=RING, edgecolor=page.ink, zorder=3, **ring)
     if result.success:
         ax.scatter(a, b, s=DOT, facecolor=color, edgecolor=page.paper, linewidth=LINE / 1.5, zorder=4)
     else:
@@ -147,16 +147,16 @@ def draw_run(ax: Axes, result: ferero.Result) -> None:
 
 
 def draw_plain(ax: Axes, picture: Picture) -> None:
-    """The wish, and a run towards it."""
-    draw_wish(ax, picture.preference)
+    """The preference, and a run towards it."""
+    draw_preference(ax, picture.preference)
     draw_run(ax, reach(picture.preference))
 
 
 def draw_pareto(ax: Axes, picture: Picture) -> None:
-    """No wish: the whole front would do. With the legend that serves for all."""
+    """No constraint: any point of the front will do. With the legend that serves for all."""
     draw_piece(ax, front_on(ax))
     draw_run(ax, reach(picture.preference))
-    page, wish, reached = page_of(ax), wish_color(ax), reached_color(ax)
+    page, blue, reached = page_of(ax), preference_color(ax), reached_color(ax)
     ring: dict[str, Any] = {
         "marker": "o",
         "markersize": RING**0.5,
@@ -166,12 +166,12 @@ def draw_pareto(ax: Axes, picture: Picture) -> None:
     handles = [
         Line2D([], [], color=page.pale, linewidth=BOLD),
         Patch(facecolor=page.pale, alpha=2 * SHADE),
-        Line2D([], [], color=wish, linewidth=LINE, linestyle=DASHES),
-        Patch(facecolor=wish, alpha=SHADE, edgecolor=wish, linewidth=THIN),
+        Line2D([], [], color=blue, linewidth=LINE, linestyle=DASHES),
+        Patch(facecolor=blue, alpha=SHADE, edgecolor=blue, linewidth=THIN),
         Line2D([], [], color=reached, linewidth=LINE, markevery=[0], **ring),
         Line2D([], [], color=reached, linewidth=0, marker="o", markersize=DOT**0.5, markeredgecolor=page.paper),
     ]
-    words = ("front", "attainable", "wish: a line", "wish: an area", "start and way", "reached")
+    words = ("front", "attainable", "preference: a line", "preference: an area", "start, trajectory", "reached")
     ax.legend(handles, words, loc="upper right", frameon=True, framealpha=1, edgecolor=page.paper, fontsize=7)
 
 
@@ -181,10 +181,10 @@ def front_on(ax: Axes) -> np.ndarray[Any, Any]:
 
 
 def draw_and(ax: Axes, picture: Picture) -> None:
-    """Two wishes, each in its own area; what is wanted is where they overlap."""
+    """Two preferences, each in its own area; their conjunction is where they overlap."""
     band, cap = picture.preference.constraints
-    draw_wish(ax, ferero.Preference(f, [band]))
-    draw_wish(ax, ferero.Preference(f, [cap]), hatch="///")
+    draw_preference(ax, ferero.Preference(f, [band]))
+    draw_preference(ax, ferero.Preference(f, [cap]), hatch="///")
     draw_run(ax, reach(picture.preference))
 
 
@@ -196,7 +196,7 @@ def draw_cone(ax: Axes, picture: Picture) -> None:
     cone = picture.preference.cone
     assert cone is not None
     result, front = reach(picture.preference), front_on(ax)
-    plot_cone(cone, result.losses, ax, color=wish_color(ax), label="")
+    plot_cone(cone, result.losses, ax, color=preference_color(ax), label="")
     draw_piece(ax, front[ferero.nondominated(torch.from_numpy(front), cone).numpy()])
     draw_run(ax, result)
 
@@ -207,7 +207,7 @@ def draw_minimize(ax: Axes, picture: Picture) -> None:
     row = picture.preference.A[0].numpy()
     level = clip_line(VIEW, *line_of(row, -float(row @ np.asarray(result.losses))), np.zeros((0, 2)), np.zeros(0))
     assert level is not None
-    ax.plot(*level.T, color=wish_color(ax), linewidth=LINE, linestyle=DASHES, zorder=2)
+    ax.plot(*level.T, color=preference_color(ax), linewidth=LINE, linestyle=DASHES, zorder=2)
     draw_run(ax, result)
 
 
@@ -230,7 +230,7 @@ def steered(preference: ferero.Preference, steps: int = 3000) -> tuple[np.ndarra
 def draw_margin(ax: Axes, picture: Picture) -> None:
     """The last 500 steps of two trainings with noise, without the margin and with it, as means and their spread."""
     (constraint,) = picture.preference.constraints
-    draw_wish(ax, picture.preference)
+    draw_preference(ax, picture.preference)
     page = page_of(ax)
     for preference, marker, color, label in (
         (ferero.Preference(f, [constraint.with_margin(0)]), "s", page.ink, "no margin"),
@@ -252,7 +252,7 @@ def draw_three(ax: Any, picture: Picture) -> None:
     shares = np.array([(i, j, 24 - i - j) for i in range(25) for j in range(25 - i)]) / 24
     surface = three_losses(torch.from_numpy(shares @ CORNERS.numpy())[:, None, :]).numpy()
     triangles = mpl.tri.Triangulation(shares[:, 0], shares[:, 1]).triangles
-    page, wish = page_of(ax), wish_color(ax)
+    page, blue = page_of(ax), preference_color(ax)
     ax.plot_trisurf(*surface.T, triangles=triangles, color=page.pale, alpha=2 * SHADE, linewidth=0, shade=False)
     for i in range(3):
         t = np.linspace(0, 1, 60)[:, None]
@@ -261,9 +261,9 @@ def draw_three(ax: Any, picture: Picture) -> None:
     # a - b == 0.3 is the line x_1 == 0.65, in the triangle up to its right side; of it a <= 0.5 is allowed
     height = np.linspace(0, math.sqrt(3) * 0.35, 60)
     curve = three_losses(torch.from_numpy(np.stack([np.full(60, 0.65), height], axis=1))[:, None, :]).numpy()
-    ax.plot(*curve.T, color=wish, linewidth=LINE, linestyle=DASHES)
+    ax.plot(*curve.T, color=blue, linewidth=LINE, linestyle=DASHES)
     allowed = picture.preference.is_satisfied(torch.from_numpy(curve), atol=1e-9).numpy()
-    ax.plot(*curve[allowed].T, color=wish, linewidth=WIDE, alpha=2 * SHADE)
+    ax.plot(*curve[allowed].T, color=blue, linewidth=WIDE, alpha=2 * SHADE)
     point = reach(picture.preference).losses.tolist()
     look = {"facecolor": reached_color(ax), "edgecolor": page.paper, "linewidth": LINE / 1.5}
     ax.scatter(*point, s=DOT, depthshade=False, zorder=5, **look)
@@ -304,7 +304,9 @@ def make(name: str) -> Figure:
         ax.set_box_aspect(None, zoom=0.88)  # room for the labels
         ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1], zticks=[0, 0.5, 1])
     picture.draw(ax, picture)
-    ax.set_title(picture.title, color=wish_color(ax), family="monospace", fontsize=7.5, y=1.0 if is_plane else 0.9)
+    ax.set_title(
+        picture.title, color=preference_color(ax), family="monospace", fontsize=7.5, y=1.0 if is_plane else 0.9
+    )
     finish(ax)
     figure: Figure = ax.get_figure(root=True)
     return figure

@@ -21,8 +21,9 @@ from summary import FAMILIES, best_single, tables
 from torch import Tensor, nn
 
 import ferero
-from ferero_lab.bench.control.tasks import (
-    Task,
+from ferero_lab.bench.measure import environment
+from ferero_lab.bench.steer.steer_task import (
+    SteerTask,
     degrees_off,
     make_optimizer,
     pairs,
@@ -31,7 +32,6 @@ from ferero_lab.bench.control.tasks import (
     three,
     train,
 )
-from ferero_lab.bench.measure import environment
 from methods import METHODS, Method, Setting
 
 RESULT = Path(__file__).parents[1] / "results" / "cooper.json"
@@ -48,7 +48,7 @@ UNITS = {  # factors on the two losses, and on the learning rate
 }
 
 
-def tasks_of(family: str) -> Iterator[Task]:
+def tasks_of(family: str) -> Iterator[SteerTask]:
     """The tasks of a family that is searched."""
     problem, _, noise = family.partition(", noise ")
     if problem in RATES:
@@ -63,7 +63,7 @@ def tasks_of(family: str) -> Iterator[Task]:
         yield from (three(name, rate, STEPS["three"]) for name, rate in (("sgd", 0.1), ("adam", 5e-3)))
 
 
-def in_other_units(degrees: float, rate: float, factors: tuple[float, float], of_rate: float) -> Task:
+def in_other_units(degrees: float, rate: float, factors: tuple[float, float], of_rate: float) -> SteerTask:
     """The exponential problem, its losses multiplied by the factors; the error is measured in the old units."""
     task = synthetic("exponential", degrees, rate, 0.0, STEPS["exponential"])
     scale = torch.tensor(factors, dtype=torch.float64)
@@ -104,7 +104,7 @@ class Book:
             self.data.pop("note", None)
         self.known = {_key(run) for run in self.data["runs"]}
 
-    def run(self, family: str, task: Task, method: Method, setting: Setting, seed: int = 0) -> None:
+    def run(self, family: str, task: SteerTask, method: Method, setting: Setting, seed: int = 0) -> None:
         """Train once and write down what came of it."""
         entry = {"family": family, "task": task.name, "method": method.name, "setting": dict(setting), "seed": seed}
         if _key(entry) in self.known:

@@ -9,7 +9,7 @@ from ferero.errors import InputError, NonFiniteError
 from ferero.methods import Ferero, FereroSA, Observation
 from ferero.methods._ferero_qg import FereroQG, FereroQGState, _by_sign, positive_part
 from ferero.preference import Preference
-from ferero_lab.bench.comparison.learned_gramian import Case, measure_errors
+from ferero_lab.bench.methods.learned_gramian import NoiseCase, measure_errors
 from ferero_lab.problems.exponential import Exponential
 
 WANTED = Preference.parse("f1 <= 0.5; f1 - f2 == 0.25; f3 >= 0", names=["f1", "f2", "f3"])
@@ -264,7 +264,7 @@ def test_on_a_gpu_the_same_without_waiting(method):
 
 @pytest.mark.parametrize(("noise", "bar"), [(0.0, 0.05), (0.3, 1.0)])
 def test_it_ends_on_the_ray(noise, bar):
-    errors = measure_errors(Case(Exponential(), noise, 0.1), FereroQG(), rays=8)
+    errors = measure_errors(NoiseCase(Exponential(), noise, 0.1), FereroQG(), rays=8)
     assert errors.median < bar
 
 

@@ -1,8 +1,15 @@
 import numpy as np
 import pytest
 
-from ferero_lab.bench.comparison.rates import HORIZONS, deterministic_merits, fitted_slope, stochastic_merits
-from ferero_lab.bench.comparison.replay import CASES, deviation, project_by_bisection
+from ferero_lab.bench.methods.ferero_sa import (
+    CASES,
+    HORIZONS,
+    deterministic_merits,
+    deviation,
+    fitted_slope,
+    project_by_bisection,
+    stochastic_merits,
+)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

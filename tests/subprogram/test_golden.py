@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from ferero_lab.bench.core.subprograms import solve_golden
 from ferero_lab.bench.golden import golden
-from ferero_lab.bench.subprograms import solve_golden
 
 INSTANCES = golden("subprograms")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ferero.subprogram import Program, is_inconsistent, simplex_of, solve_exact, solve_subprogram
-from ferero_lab.bench.residual import long_residual
+from ferero_lab.bench.core.subprograms import long_residual
 from ferero_lab.problems.subprograms import random_instance
 
 

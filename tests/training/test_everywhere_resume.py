@@ -2,7 +2,7 @@
 
 import pytest
 
-from ferero_lab.bench.control.everywhere import resume_differences
+from ferero_lab.bench.steer.processes import resume_differences
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ferero_lab.bench.comparison.claims import CLAIMS, SETTINGS, Setting
+from ferero_lab.bench.methods.claims import CLAIMS, SETTINGS, ClaimSetting
 
 RESULT = Path(__file__).parents[3] / "benchmarks/results/methods.json"
 QUICK = [claim for claim in CLAIMS if not claim.startswith(("reaches", "walks"))]
@@ -37,4 +37,4 @@ def test_every_public_method_makes_claims() -> None:
     public = [getattr(ferero, name) for name in ferero.__all__]
     methods = {cls for cls in public if isinstance(cls, type) and hasattr(cls, "update") and hasattr(cls, "requires")}
     assert methods == {type(setting.method) for setting in SETTINGS.values()}
-    assert all(isinstance(setting, Setting) for setting in SETTINGS.values())
+    assert all(isinstance(setting, ClaimSetting) for setting in SETTINGS.values())

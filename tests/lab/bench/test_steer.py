@@ -11,10 +11,20 @@ from rich.console import Console
 
 import ferero
 from ferero_lab.bench import steer
-from ferero_lab.bench.control import digit_constraints, digit_rays, fairness, fronts, held_out, oracle
-from ferero_lab.bench.control.synthetic import make_problem, starts
-from ferero_lab.bench.control.tasks import Task, degrees_off, pairs, ray_at, synthetic, three, train
 from ferero_lab.bench.measure import Row, rows_to_json
+from ferero_lab.bench.steer import group_rates, held_out, learning_rates
+from ferero_lab.bench.steer.steer_task import (
+    SteerTask,
+    degrees_off,
+    make_problem,
+    pairs,
+    ray_at,
+    starts,
+    synthetic,
+    three,
+    train,
+    train_fixed,
+)
 from ferero_lab.problems import Exponential
 
 
@@ -27,7 +37,7 @@ def weighted(*weights: float) -> Callable[[torch.Tensor], torch.Tensor]:
     [synthetic("exponential", 30.0, 0.1, 0.3, 20), pairs("adam", 1e-3, 45.0, 20), three("sgd", 0.1, 20)],
     ids=lambda task: task.name,
 )
-def test_a_run_depends_on_its_seed_alone(task: Task) -> None:
+def test_a_run_depends_on_its_seed_alone(task: SteerTask) -> None:
     m = task.preference.m
     torch.manual_seed(1)
     one = train(task, weighted(*[1.0] * m), seed=3)
@@ -76,8 +86,8 @@ def test_a_divergence_is_infinitely_far_off() -> None:
 @pytest.mark.parametrize("problem", ["exponential", "quadratic"])
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_many_at_once_are_what_one_steer_each_does(problem: str, noise: float) -> None:
-    settings = [fronts.Setting(20.0, 0.1, noise, 0), fronts.Setting(70.0, 0.03, noise, 1)]
-    many = fronts.steer_many(problem, settings, 200)
+    settings = [learning_rates.RaySetting(20.0, 0.1, noise, 0), learning_rates.RaySetting(70.0, 0.03, noise, 1)]
+    many = learning_rates.steer_many(problem, settings, 200)
     for one, tail in zip(settings, many, strict=True):
         task = synthetic(problem, one.degrees, one.learning_rate, one.noise, 200)
         run = train(task, ferero.Steer(task.preference), one.seed)
@@ -86,24 +96,24 @@ def test_many_at_once_are_what_one_steer_each_does(problem: str, noise: float) -
 
 def test_models_side_by_side_are_what_each_is_alone() -> None:
     task = pairs("adam", 1e-3, 45.0, 60)
-    many = oracle.train_fixed(task, torch.tensor([[0.3, 0.7], [0.5, 0.5]]))
+    many = train_fixed(task, torch.tensor([[0.3, 0.7], [0.5, 0.5]]))
     alone = train(task, weighted(0.3, 0.7))
     torch.testing.assert_close(many[0], alone.tail, rtol=1e-4, atol=1e-5)
 
 
 def test_an_oracle_comes_closer_in_every_round() -> None:
     task = pairs("adam", 5e-3, 45.0, 150)
-    (coarse,) = oracle.find_oracles(task, [45.0], rounds=1)
-    (fine,) = oracle.find_oracles(task, [45.0], rounds=3)
-    assert fine.off <= coarse.off
-    assert fine.off < 0.5
+    (coarse,) = learning_rates.find_oracles(task, [45.0], rounds=1)
+    (fine,) = learning_rates.find_oracles(task, [45.0], rounds=3)
+    assert abs(fine.angle - 45.0) <= abs(coarse.angle - 45.0)
+    assert abs(fine.angle - 45.0) < 0.5
 
 
 def test_a_missing_group_is_no_reading() -> None:
     logits = torch.tensor([0.0, 2.0])
-    assert set(fairness._rates(logits, torch.tensor([False, False]))) == {"rate_a"}
-    people = fairness.draw_people(0, minority=0.02, count=400)
-    assert fairness.train_fairly(people, 1e-3, True, steps=100).absent > 0
+    assert set(group_rates._rates(logits, torch.tensor([False, False]))) == {"rate_a"}
+    people = group_rates.draw_people(0, minority=0.02, count=400)
+    assert group_rates.train_fairly(people, 1e-3, True, steps=100).absent > 0
 
 
 def test_observations_count() -> None:
@@ -127,12 +137,14 @@ def test_every_part_gives_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def shorten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forty steps for every network."""
-    monkeypatch.setattr(digit_rays, "pairs", lambda name, rate, degrees, steps: pairs(name, rate, degrees, 40))
-    monkeypatch.setattr(digit_constraints, "three", lambda name, rate, steps: three(name, rate, 40))
-    few, many, fair = held_out.few_pairs, fronts.steer_many, fairness.train_fairly
+    monkeypatch.setattr(learning_rates, "pairs", lambda name, rate, degrees, steps: pairs(name, rate, degrees, 40))
+    monkeypatch.setattr(learning_rates, "three", lambda name, rate, steps: three(name, rate, 40))
+    few, many, fair = held_out.few_pairs, learning_rates.steer_many, group_rates.train_fairly
     monkeypatch.setattr(held_out, "few_pairs", lambda *setting: few(*setting[:3], 40))
-    monkeypatch.setattr(fronts, "steer_many", lambda problem, settings, steps, tick: many(problem, settings, 40, tick))
-    monkeypatch.setattr(fairness, "train_fairly", lambda *setting: fair(*setting[:3], 40, setting[-1]))
+    monkeypatch.setattr(
+        learning_rates, "steer_many", lambda problem, settings, steps, tick: many(problem, settings, 40, tick)
+    )
+    monkeypatch.setattr(group_rates, "train_fairly", lambda *setting: fair(*setting[:3], 40, setting[-1]))
 
 
 def test_the_table_says_what_missed() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from ferero_lab.bench.control.everywhere import Plan, bench_everywhere, difference, launch, train
+from ferero_lab.bench.steer.processes import ProcessPlan, bench_processes, difference, launch, train
 
 pytestmark = pytest.mark.slow
 
@@ -12,11 +12,11 @@ SPOILED = (3, 7)
 
 
 def ddp(steps=12, **how):
-    return Plan(steps, wrapper="ddp", **how)
+    return ProcessPlan(steps, wrapper="ddp", **how)
 
 
 def fsdp(steps=12, **how):
-    return Plan(steps, wrapper="fsdp", **how)
+    return ProcessPlan(steps, wrapper="fsdp", **how)
 
 
 APART = {
@@ -87,12 +87,12 @@ def test_a_skipped_step_changes_nothing_but_the_count(ranks, name):
 
 @pytest.mark.parametrize("wrapper", ["ddp", "fsdp"])
 def test_a_count_of_zero_keeps_every_parameter_in_the_graph(wrapper):
-    plan = Plan(12, wrapper=wrapper, targets="zero_at_times", optimizer="plain")
+    plan = ProcessPlan(12, wrapper=wrapper, targets="zero_at_times", optimizer="plain")
     [first], [second] = launch([plan], ranks=2, limit=60)
     assert difference(first, second) == 0
     assert changed(first, train(replace(plan, wrapper="alone"))) == set()
 
 
 def test_the_bars():
-    for row in bench_everywhere():
+    for row in bench_processes(True, lambda: None)[0]:
         assert row.passed, f"{row.measure}: {row.value:g}"

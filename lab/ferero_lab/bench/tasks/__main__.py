@@ -1,6 +1,6 @@
 """``python -m ferero_lab.bench.tasks --half report --who rivals --jobs 16 --out FILE``: the runs, cell by cell.
 
-With ``--show`` nothing is trained, and what the file or folder holds is told beside the rivals of record.
+With ``--show`` nothing is trained: it prints what the file or folder holds beside the rivals of record.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from ferero_lab.bench.tasks.cell import cells_of
-from ferero_lab.bench.tasks.lines import WORK, add_lines, missing, of_kind, read_lines, work_on
-from ferero_lab.bench.tasks.record import read_rivals
+from ferero_lab.bench.tasks.lines import WORK, add_lines, missing, of_kind, read_lines, read_rivals, work_on
 from ferero_lab.bench.tasks.registry import SEEDS, Half
 from ferero_lab.bench.tasks.summary import summarise, summarise_variants
 from ferero_lab.bench.tasks.tables import show_summary, show_variants
@@ -36,12 +35,12 @@ def main(args: Sequence[str] | None = None) -> None:
         _show(given.half, given.out)
         return
     seeds = SEEDS[given.half][: 1 if given.seeds == "first" else None]
-    wanted = {
+    chosen = {
         key: cell
         for key, cell in cells_of(given.half).items()
         if given.only in key[1] and given.form in key[2] and cell.seed in seeds
     }
-    left = missing(wanted, read_lines(given.out), given.who)
+    left = missing(chosen, read_lines(given.out), given.who)
     begin, done = time.perf_counter(), 0
 
     def tick() -> None:

@@ -1,8 +1,8 @@
 """``ferero bench tasks``: ferero's default on everyday training under constraints, beside tuned rivals.
 
-The rivals' scores are read from the record (`record`), unless they are asked for; ferero is trained anew. A folder of
-lines keeps what was measured, cell by cell, so that an interrupted run goes on where it was; lines of other programs
-(``python -m ferero_lab.bench.tasks --who variants``) are told of where they lie there.
+Ferero is trained anew; the rivals' scores are those of record (`lines.read_rivals`), unless ``rivals`` trains them too.
+A folder of lines keeps each measured cell, so that an interrupted run continues; lines of ``python -m
+ferero_lab.bench.tasks --who variants`` in it are summarised, too.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from typing import Any
 import torch
 
 from ferero_lab.bench.measure import Row, result_of
-from ferero_lab.bench.tasks.cell import cells_of
+from ferero_lab.bench.tasks.cell import Line, cells_of, key_of
 from ferero_lab.bench.tasks.extremes import BARS, EXTREMES, QUICK, Extreme, Kind, measure
-from ferero_lab.bench.tasks.figures import Line, key_of
-from ferero_lab.bench.tasks.lines import add_lines, missing, of_kind, read_lines, work_on
-from ferero_lab.bench.tasks.record import read_rivals
+from ferero_lab.bench.tasks.lines import add_lines, missing, of_kind, read_lines, read_rivals, work_on
 from ferero_lab.bench.tasks.registry import SEEDS, Half
 from ferero_lab.bench.tasks.summary import summarise, summarise_variants
 

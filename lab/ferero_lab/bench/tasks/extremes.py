@@ -1,4 +1,4 @@
-"""What is asked of a controller where things are out of the ordinary, beside a dual ascent of five lines.
+"""Situations out of the ordinary, for ferero and for a dual ascent of five lines.
 
 A start far off a ray, one batch that is read too large by a factor up to 1e12, and bounds that cannot be had.
 """
@@ -14,20 +14,19 @@ import torch
 from torch import Tensor, nn
 
 import ferero
-from ferero_lab.bench.tasks.forms import with_outlier
 from ferero_lab.bench.tasks.fronts import equality, far_ray, ray, threshold
+from ferero_lab.bench.tasks.registry import with_outlier
 from ferero_lab.bench.tasks.rivals import Rival, Rivals
-from ferero_lab.bench.tasks.score import MEAN, WORST, relative_violations
 from ferero_lab.bench.tasks.sparsity import sparsity
 from ferero_lab.bench.tasks.task import Task
-from ferero_lab.bench.tasks.train import train_alone
+from ferero_lab.bench.tasks.train import MEAN, WORST, relative_violations, train_alone
 from ferero_lab.bench.tasks.vae import vae
 
 __all__ = ["BARS", "EXTREMES", "QUICK", "Extreme", "Kind", "five_lines", "measure"]
 
 Kind: TypeAlias = Literal["far start", "outlier", "unattainable"]
 EVERY = 25
-"""Steps from one look to the next."""
+"""Steps from one evaluation to the next."""
 
 BARS: dict[Kind, float] = {"far start": 0.1, "outlier": 500, "unattainable": 500}
 """Degrees off the ray at the end; steps until back; steps until the verdict is "saturated" for good."""
@@ -85,7 +84,7 @@ EXTREMES = (
         "unattainable", partial(_impossible, partial(equality, "quadratic", "a == 3", 0.03), "a == -1; minimize b")
     ),
 )
-"""An outlier of factor 1 is none: what the others are to be compared with."""
+"""An outlier of factor 1 is none; the others are compared with it."""
 
 QUICK = (
     Extreme("far start", partial(_brief, FAR.make, 1500)),
@@ -106,7 +105,7 @@ def five_lines(preference: ferero.Preference) -> Callable[[Tensor], Tensor]:
 
 
 def measure(extreme: Extreme) -> dict[str, Any]:
-    """Ferero's default and the five lines in one situation; plain data, None where it is never reached.
+    """Ferero's default and the five lines in one situation, as plain data; None where it is never reached.
 
     Returns:
         ``extreme`` (the kind), ``task``, ``form``, ``ours`` and ``theirs``, each with its ``value`` (degrees at the
@@ -129,8 +128,8 @@ def measure(extreme: Extreme) -> dict[str, Any]:
 
 
 @dataclass
-class _Run:
-    """What was seen at every look: steps, losses of the whole data set, the verdict; and of how many steps in all."""
+class ExtremeRun:
+    """Every evaluation of a run of ``total`` steps: after which step, losses of the whole data set, the verdict."""
 
     total: int
     steps: list[int] = field(default_factory=list)
@@ -145,18 +144,18 @@ class _Run:
 
     @property
     def tail(self) -> Tensor:
-        """The losses over the last tenth of the steps, (looks, m)."""
+        """The losses over the last tenth of the steps, (evaluations, m)."""
         return torch.stack([one for one, step in zip(self.losses, self.steps, strict=True) if step > 0.9 * self.total])
 
 
-def _follow(task: Task, loss_of: Callable[[Tensor], Tensor], steer: ferero.Steer | None) -> _Run:
+def _follow(task: Task, loss_of: Callable[[Tensor], Tensor], steer: ferero.Steer | None) -> ExtremeRun:
     models: list[nn.Module] = []
 
     def model(seed: int) -> nn.Module:
         models.append(task.model(seed))
         return models[-1]
 
-    run = _Run(task.steps)
+    run = ExtremeRun(task.steps)
 
     def after(step: int) -> bool:
         if step % EVERY == 0:
@@ -170,7 +169,7 @@ def _follow(task: Task, loss_of: Callable[[Tensor], Tensor], steer: ferero.Steer
     return run
 
 
-def _degrees(task: Task, run: _Run) -> float:
+def _degrees(task: Task, run: ExtremeRun) -> float:
     """The largest angle to the ray over the last tenth of the steps."""
     direction, tail = task.preference.ray, run.tail
     assert direction is not None
@@ -178,8 +177,8 @@ def _degrees(task: Task, run: _Run) -> float:
     return _short(float(torch.atan2(across, tail @ direction).rad2deg().max()))
 
 
-def _steps_until_back(task: Task, run: _Run) -> float | None:
-    """Steps after the outlier from which on the mean violation is within 1 % and that of each look within 5 %."""
+def _steps_until_back(task: Task, run: ExtremeRun) -> float | None:
+    """Steps after the outlier from which on the mean violation is within 1 % and that of each evaluation within 5 %."""
     when = task.steps // 3 + 1
     losses = torch.stack(run.losses)
     each = relative_violations(task, losses) <= WORST
@@ -189,21 +188,21 @@ def _steps_until_back(task: Task, run: _Run) -> float | None:
     return None
 
 
-def _steps_until_said(_: Task, run: _Run) -> float | None:
+def _steps_until_said(_: Task, run: ExtremeRun) -> float | None:
     """Steps from which on the verdict is "saturated"; there is none without a report."""
     others = [step for step, status in zip(run.steps, run.statuses, strict=True) if status != "saturated"]
     first = max(others, default=0) + EVERY
     return first if first <= run.total else None
 
 
-_JUDGES: dict[Kind, Callable[[Task, _Run], float | None]] = {
+_JUDGES: dict[Kind, Callable[[Task, ExtremeRun], float | None]] = {
     "far start": _degrees,
     "outlier": _steps_until_back,
     "unattainable": _steps_until_said,
 }
 
 
-def _objective(task: Task, run: _Run) -> float:
+def _objective(task: Task, run: ExtremeRun) -> float:
     return _short(float((run.tail @ task.preference.A.mean(dim=0)).mean()))
 
 

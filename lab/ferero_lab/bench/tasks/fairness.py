@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ferero
-from ferero_lab.bench.tasks.digits import minibatch
-from ferero_lab.bench.tasks.task import Task
+from ferero_lab.bench.tasks.task import Task, minibatch
 from ferero_lab.data import CensusPart, adult_like
 from ferero_lab.data.seeding import seeded
 

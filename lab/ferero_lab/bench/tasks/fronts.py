@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from torch import Tensor, nn
 
 import ferero
-from ferero_lab.bench.control.synthetic import DIMENSIONS, Point, make_problem
-from ferero_lab.bench.control.tasks import ray_at
+from ferero_lab.bench.steer.steer_task import DIMENSIONS, ProblemName, ThetaModel, make_problem, ray_at
 from ferero_lab.bench.tasks.task import Task, normals
 from ferero_lab.problems import ExponentialThree
 
 __all__ = ["equality", "far_ray", "ray", "ray_of_three", "threshold", "thresholds_of_three"]
 
-ProblemName = Literal["exponential", "quadratic"]
 NOISE = 0.1  # relative, on values; gradients get a vector of that length
 STEPS = 3000
 
@@ -45,7 +41,7 @@ def _task(
         return found
 
     def model(seed: int) -> nn.Module:
-        point = Point(seed)
+        point = ThetaModel(seed)
         if first is not None:
             point.theta = nn.Parameter(first.clone())
         return point

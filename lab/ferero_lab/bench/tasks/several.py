@@ -8,9 +8,8 @@ from functools import lru_cache
 from torch import Tensor, nn
 
 import ferero
-from ferero_lab.bench.control.tasks import ray_at
-from ferero_lab.bench.tasks.digits import minibatch
-from ferero_lab.bench.tasks.task import Task
+from ferero_lab.bench.steer.steer_task import ray_at
+from ferero_lab.bench.tasks.task import Task, minibatch
 from ferero_lab.data import Labelled, PairNet, ThreeNet, cross_entropies, digit_pairs, digits_three
 
 __all__ = ["pair_ray", "three"]

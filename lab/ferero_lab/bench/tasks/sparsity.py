@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ferero
-from ferero_lab.bench.tasks.digits import flat_digits, minibatch
-from ferero_lab.bench.tasks.task import Task, normals
+from ferero_lab.bench.tasks.task import Task, flat_digits, minibatch, normals
 from ferero_lab.data.seeding import seeded
 
 __all__ = ["sparsity"]
@@ -41,7 +40,7 @@ class GatedNet(nn.Module):
         return torch.sigmoid(self.gates - HEAT * math.log(-LOW / HIGH)).mean()
 
 
-class _Losses(nn.Module):
+class _GateLosses(nn.Module):
     """``[cross-entropy, share of open gates]`` as one call, so that many nets can be asked at once."""
 
     def __init__(self, seed: int) -> None:
@@ -69,4 +68,4 @@ def sparsity(level: float) -> Task:
 
     rates = {"adam": 3e-3, "momentum": 3e-2}
     preference = ferero.Preference(f, [f.open <= level], minimize=f.ce)
-    return Task(f"sparsity {level:g}", preference, _Losses, losses, evaluate, 3000, rates, "adam")  # type: ignore[arg-type]
+    return Task(f"sparsity {level:g}", preference, _GateLosses, losses, evaluate, 3000, rates, "adam")  # type: ignore[arg-type]

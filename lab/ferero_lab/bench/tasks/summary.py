@@ -1,4 +1,4 @@
-"""From the lines of all cells to what is told: ferero beside every rival setting, by family and by form.
+"""From the lines of all cells to figures: ferero beside every rival setting, by family and by form.
 
 Everything is counted over the cells that at least one rival setting meets, and rivals over the same cells as ferero.
 A setting is *best* by its share of met cells, then by its median regret: once with hindsight on the very cells that are
@@ -8,14 +8,101 @@ reported, once chosen on the other half, as a user would have to.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from math import inf, isfinite
+from typing import Any, TypeAlias
 
-from ferero_lab.bench.tasks.families import family_of
-from ferero_lab.bench.tasks.figures import Figures, Key, Line, Reached, figures, key_of, reached_by_rivals, score_of
+import numpy as np
+
+from ferero_lab.bench.tasks.cell import Key, Line, key_of, score_of
+from ferero_lab.bench.tasks.registry import family_of
 from ferero_lab.bench.tasks.rivals import RIVALS
-from ferero_lab.bench.tasks.score import Score
+from ferero_lab.bench.tasks.train import Score
 
-__all__ = ["summarise", "summarise_variants"]
+__all__ = ["FAIR", "Figures", "Reached", "figures", "reached_by_rivals", "summarise", "summarise_variants"]
+
+Figures: TypeAlias = dict[str, Any]
+
+FAIR = 0.1
+"""Largest regret of a rival whose speed counts, so that it is not quick at the cost of the objective."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """All rival settings in one cell.
+
+    Attributes:
+        scores: one for each of `RIVALS`.
+        alone: objective alone, constraint alone.
+    """
+
+    scores: tuple[Score, ...]
+    alone: tuple[Score, ...]
+
+    @property
+    def is_met(self) -> bool:
+        """Whether any of them meets it."""
+        return any(score.is_met for score in self.scores)
+
+    @cached_property
+    def best(self) -> float:
+        """The best objective of those that meet it; inf for none."""
+        return min((score.objective for score in self.scores if score.is_met), default=inf)
+
+    @cached_property
+    def size(self) -> float:
+        """What a regret is relative to: the best objective, or its spread between the two extremes if larger."""
+        spread = abs(self.alone[0].objective - self.alone[1].objective)
+        return max(abs(self.best), spread if isfinite(spread) else 0.0)
+
+    def regret(self, score: Score) -> float:
+        """How much worse the objective is than the best, over its size; below 0 where it is better."""
+        more = score.objective - self.best
+        return 0.0 if more == 0 else float(np.divide(more, self.size))
+
+    @cached_property
+    def quickest(self) -> float:
+        """The fewest steps after which a rival that meets it at a fair regret holds it for good."""
+        fair = (one.held for one in self.scores if one.is_met and self.regret(one) <= FAIR)
+        return min(fair, default=inf)
+
+
+def reached_by_rivals(lines: Iterable[Line]) -> dict[Key, Reached]:
+    """What rivals reached, cell by cell."""
+    found = {}
+    for line in lines:
+        scores = tuple(map(score_of, line["rivals"]))
+        found[key_of(line)] = Reached(scores[: len(RIVALS)], scores[len(RIVALS) :])
+    return found
+
+
+def figures(scores: Mapping[Key, Score], reached: Mapping[Key, Reached]) -> Figures:
+    """One method over the cells that have a score and that any rival meets; None where there is nothing to tell.
+
+    Returns:
+        ``cells``, of which ``met``, their ``share``; ``regret`` and ``regret_90`` (median and 90 % quantile) and
+        ``speed`` (median of the steps until held over the quickest fair rival's), all three over the met ones.
+    """
+    judged = [(score, reached[key]) for key, score in scores.items() if key in reached and reached[key].is_met]
+    met = [(score, beside) for score, beside in judged if score.is_met]
+    regrets = [beside.regret(score) for score, beside in met]
+    speeds = [score.held / beside.quickest for score, beside in met]
+    return {
+        "cells": len(judged),
+        "met": len(met),
+        "share": len(met) / len(judged) if judged else None,
+        "regret": _quantile(regrets, 0.5),
+        "regret_90": _quantile(regrets, 0.9),
+        "speed": _quantile(speeds, 0.5),
+    }
+
+
+def _quantile(values: Sequence[float], q: float) -> float | None:
+    if not values:
+        return None
+    found = float(np.quantile(values, q))
+    return float(f"{found:.5g}") if isfinite(found) else None
 
 
 def summarise(rivals: Iterable[Line], ferero: Iterable[Line], tuned_on: Iterable[Line] = ()) -> dict[str, Any]:

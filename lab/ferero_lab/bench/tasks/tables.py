@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from rich.console import Console
 
 from ferero.cli import new_table
-from ferero_lab.bench.parts import show_rows, show_seconds
+from ferero_lab.bench.measure import show_rows, show_seconds
 from ferero_lab.bench.tasks.extremes import BARS
 
 __all__ = ["Cells", "comparison", "extremes", "missed", "parts", "show", "show_summary", "show_variants", "variants"]

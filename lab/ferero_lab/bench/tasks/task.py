@@ -1,18 +1,25 @@
-"""What a task is: a model, its losses, a preference and an optimizer. Only the weights of the losses are missing."""
+"""What a task is: a model, its losses, a preference and an optimizer; and the digits that most tasks train on.
+
+Only the weights of the losses are missing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 import ferero
+from ferero_lab.data import batches
+from ferero_lab.data.digits import digits
+from ferero_lab.data.seeding import seeded
 
-__all__ = ["Evaluate", "Losses", "OptimizerName", "Task", "make_optimizer", "normals"]
+__all__ = ["OptimizerName", "Task", "classifier", "flat_digits", "make_optimizer", "minibatch", "normals"]
 
 OptimizerName: TypeAlias = Literal["sgd", "momentum", "adam", "adamw"]
 Losses: TypeAlias = Callable[[nn.Module, int, int], Tensor]
@@ -69,3 +76,27 @@ def make_optimizer(task: Task, parameters: Iterable[nn.Parameter]) -> torch.opti
 def normals(seed: int, *shape: int) -> Tensor:
     """Standard normal numbers that depend on seed and shape alone; kept, since steps ask for them one by one."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@lru_cache(maxsize=1)
+def flat_digits() -> tuple[Tensor, Tensor]:
+    """Images (1797, 64) in [0, 1], and which digit each shows (1797,)."""
+    images, labels = digits()
+    return images.reshape(-1, 64), labels
+
+
+def minibatch(count: int, size: int, step: int, seed: int) -> Tensor:
+    """Which of ``count`` examples the step sees, (size,)."""
+    block = 1000
+    return _block(count, size, seed, step // block * block, block)[step % block]
+
+
+@lru_cache(maxsize=4)
+def _block(count: int, size: int, seed: int, first: int, length: int) -> Tensor:
+    return torch.stack(list(islice(batches(count, size, seed=seed), first, first + length)))
+
+
+def classifier(seed: int, hidden: int = 16, outputs: int = 10) -> nn.Module:
+    """One hidden layer of tanh units."""
+    with seeded(seed):
+        return nn.Sequential(nn.Linear(64, hidden), nn.Tanh(), nn.Linear(hidden, outputs))

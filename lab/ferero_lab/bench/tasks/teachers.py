@@ -9,8 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ferero
-from ferero_lab.bench.tasks.digits import classifier, flat_digits, minibatch
-from ferero_lab.bench.tasks.task import Task
+from ferero_lab.bench.tasks.task import Task, classifier, flat_digits, minibatch
 from ferero_lab.data.digits import wrong_labels
 
 __all__ = ["distillation", "entropy", "retention"]

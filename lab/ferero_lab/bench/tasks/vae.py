@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 import ferero
-from ferero_lab.bench.tasks.digits import flat_digits, minibatch
-from ferero_lab.bench.tasks.task import Task, normals
+from ferero_lab.bench.tasks.task import Task, flat_digits, minibatch, normals
 from ferero_lab.data.seeding import seeded
 
 __all__ = ["vae", "vae_rate"]

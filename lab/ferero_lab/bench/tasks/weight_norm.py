@@ -7,15 +7,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ferero
-from ferero_lab.bench.tasks.digits import classifier, flat_digits, minibatch
-from ferero_lab.bench.tasks.task import Task
+from ferero_lab.bench.tasks.task import Task, classifier, flat_digits, minibatch
 
 __all__ = ["norm_equals", "weight_norm"]
 
 BATCH = 64
 
 
-class _Losses(nn.Module):
+class _NormLosses(nn.Module):
     """``[cross-entropy, squared norm of the weights]``."""
 
     def __init__(self, seed: int) -> None:
@@ -40,7 +39,7 @@ def _task(name: str, preference: ferero.Preference) -> Task:
         return found
 
     rates = {"adam": 1e-2, "momentum": 3e-2}
-    return Task(name, preference, _Losses, losses, evaluate, 2000, rates, "adam")  # type: ignore[arg-type]
+    return Task(name, preference, _NormLosses, losses, evaluate, 2000, rates, "adam")  # type: ignore[arg-type]
 
 
 def weight_norm(level: float) -> Task:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import partial
 from typing import Any
 
 import ferero
@@ -13,6 +13,7 @@ from ferero.preference import Preference
 from ferero_lab.experiments.experiment import Context
 from ferero_lab.experiments.images.tasks import NAMES, Task, fixed_weights
 from ferero_lab.experiments.images.training import Recipe, models_of, train
+from ferero_lab.fixed_weights import closest, enclosing, search_fixed_weights
 
 __all__ = ["Tried", "angle", "attainable_wishes", "closest", "find_oracles", "level", "tried_data"]
 
@@ -60,43 +61,39 @@ def find_oracles(
     Returns:
         All that were tried, ordered by weight, and the seconds it took.
     """
-    tried: dict[float, Tried] = {}
-    wanted: list[float] = sorted({*GRID, *SINGLE})
-    seconds = 0.0
-    for number in range(rounds + 1):
-        preferences = [fixed_weights(weight) for weight in wanted]
+    seconds: list[float] = []
+
+    def train_all(weights: list[float]) -> list[Tried]:
+        preferences = [fixed_weights(weight) for weight in weights]
         method = ferero.FereroPI()  # with one expression and no constraint its weights are those of the expression
-        front, took = train(task, method, preferences, recipe, (seed,), context, name=f"oracle-{number}")
-        seconds += took
-        for weight, model in zip(wanted, models_of(front), strict=True):
-            tried[weight] = Tried(weight, (model["losses"][0], model["losses"][1]), model["evaluated"])
-        wanted = _between(list(tried.values()), degrees, count=len(wanted) if number else len(GRID) + len(SINGLE))
-        if not wanted:
-            break
-    return sorted(tried.values(), key=lambda one: one.weight), seconds
+        front, took = train(task, method, preferences, recipe, (seed,), context, name=f"oracle-{len(seconds)}")
+        seconds.append(took)
+        return [
+            Tried(weight, (model["losses"][0], model["losses"][1]), model["evaluated"])
+            for weight, model in zip(weights, models_of(front), strict=True)
+        ]
 
-
-def closest(tried: Sequence[Tried], degrees: float) -> Tried:
-    """The fixed weights whose losses come nearest to the ray."""
-    return min(tried, key=lambda one: abs(one.angle - degrees))
+    first = {*GRID, *SINGLE}
+    tried = search_fixed_weights(
+        sorted(first), train_all, partial(_between, degrees=degrees, count=len(first)), rounds + 1
+    )
+    return tried, sum(seconds)
 
 
 def _between(tried: list[Tried], degrees: Sequence[float], count: int) -> list[float]:
-    """New weights for every ray, between its two neighbours; as many as before, so that nothing is compiled anew."""
-    inner = sorted((one for one in tried if 0 < one.weight < 1), key=lambda one: one.weight)
+    """New weights for every ray, between its two neighbours; always ``count``, so that nothing is compiled anew."""
     found: set[float] = set()
     share = max(1, count // max(len(degrees), 1))
     for ray in degrees:
-        pairs = [(a, b) for a, b in pairwise(inner) if (a.angle - ray) * (b.angle - ray) <= 0]
-        if not pairs:
+        place = enclosing(tried, ray)
+        if place is None:
             continue
-        a, b = min(pairs, key=lambda pair: abs(pair[0].angle - pair[1].angle))
-        middle = (ray - a.angle) / (b.angle - a.angle) if a.angle != b.angle else 0.5
+        low, high, middle = place
         spots = [middle + (j - (share - 1) / 2) * 0.5 / share for j in range(share)]
-        found |= {round(a.weight + min(max(spot, 0.02), 0.98) * (b.weight - a.weight), 6) for spot in spots}
+        found |= {round(low + min(max(spot, 0.02), 0.98) * (high - low), 6) for spot in spots}
     found -= {one.weight for one in tried}
     spare = 0.5
-    while found and len(found) < count:  # weights that nobody asked for keep the number of models
+    while found and len(found) < count:  # weights for no ray keep the number of models
         spare = round(spare * 0.97, 6)
         found.add(spare)
     return sorted(found)[:count]

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from ferero.cli import _app as cli
 from ferero.errors import InputError
 from ferero_lab.bench import tasks
-from ferero_lab.bench.tasks import bench, lines, record, registry
+from ferero_lab.bench.tasks import bench, lines, registry
 from ferero_lab.bench.tasks.__main__ import main
 from ferero_lab.bench.tasks.cell import cells_of
 from ferero_lab.bench.tasks.extremes import Extreme
@@ -94,8 +94,8 @@ def test_quick_prints_its_tables(tmp_path: Path) -> None:
 def test_in_full_the_rivals_are_those_of_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = rivals({3: [0.0, 0.0, 1.0, 10.0]})
     kept = [line(*key[1:], half=half, rivals=scores) for half in ("tune", "report") for key in cells_of(half)]
-    record.write_rivals(kept, tmp_path / "rivals.gz")
-    monkeypatch.setattr(bench, "read_rivals", partial(record.read_rivals, place=tmp_path / "rivals.gz"))
+    lines.write_rivals(kept, tmp_path / "rivals.gz")
+    monkeypatch.setattr(bench, "read_rivals", partial(lines.read_rivals, place=tmp_path / "rivals.gz"))
     (tmp_path / "variants.jsonl").write_text(json.dumps(line(seed=2, variants={"usual": [0.0, 0.0, 1.0, 20.0]})))
     result = tasks.run(False, lambda title: lambda: None, lines=tmp_path, jobs=1)
     assert result["summary"]["attainable"] == result["summary"]["cells"] == len(cells_of("report"))
@@ -114,24 +114,24 @@ def test_in_full_the_rivals_are_those_of_record(tmp_path: Path, monkeypatch: pyt
 
 def test_the_rivals_of_record_are_of_these_tasks_and_settings() -> None:
     for half in ("tune", "report"):
-        found = record.read_rivals(half)  # type: ignore[arg-type]
+        found = lines.read_rivals(half)  # type: ignore[arg-type]
         keys = {(one["half"], one["task"], one["form"], one["seed"]) for one in found}
         assert keys == set(cells_of(half))  # type: ignore[arg-type]
         assert all(len(one["rivals"]) == len(RIVALS + ALONE) for one in found)
-    assert record.PLACE.stat().st_size < 400_000
+    assert lines.PLACE.stat().st_size < 400_000
 
 
 def test_the_record_is_the_same_for_the_same_lines(tmp_path: Path) -> None:
     kept = [line(seed=seed, rivals=rivals({0: [0.00123456789, 0.0, 123456.789, 10.0]})) for seed in (1, 0)]
     for name, some in (("a", kept), ("b", kept[::-1])):
-        record.write_rivals(some, tmp_path / name)
+        lines.write_rivals(some, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
-    first, _ = record.read_rivals("report", tmp_path / "a")
+    first, _ = lines.read_rivals("report", tmp_path / "a")
     assert first["rivals"][0] == [0.0012346, 0, 123460.0, 10]
     with pytest.raises(InputError, match="found none; name the folder"):
-        record.write_rivals([line(ferero=[])], tmp_path / "c")
+        lines.write_rivals([line(ferero=[])], tmp_path / "c")
     with pytest.raises(InputError, match="or train the rivals as well with --rivals"):
-        record.read_rivals("report", tmp_path / "nowhere")
+        lines.read_rivals("report", tmp_path / "nowhere")
 
 
 def test_options_of_this_benchmark_are_refused_elsewhere() -> None:

@@ -1,4 +1,4 @@
-"""What is asked out of the ordinary: how looks are judged, and one short run of each kind."""
+"""Situations out of the ordinary: how evaluations are judged, and one short run of each kind."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ import torch
 from tests.lab.bench.tasks.made_up import tiny
 
 from ferero_lab.bench.tasks import extremes
-from ferero_lab.bench.tasks.extremes import EXTREMES, Extreme, _degrees, _Run, _steps_until_back, _steps_until_said
+from ferero_lab.bench.tasks.extremes import (
+    EXTREMES,
+    Extreme,
+    ExtremeRun,
+    _degrees,
+    _steps_until_back,
+    _steps_until_said,
+)
 from ferero_lab.bench.tasks.fronts import far_ray
 
 
-def run_of(total: int, losses: list[tuple[float, float]], statuses: list[str] | None = None) -> _Run:
+def run_of(total: int, losses: list[tuple[float, float]], statuses: list[str] | None = None) -> ExtremeRun:
     steps = list(range(25, 25 * len(losses) + 1, 25))
     values = [torch.tensor(one, dtype=torch.float64) for one in losses]
-    return _Run(total, steps, values, statuses or [""] * len(steps))
+    return ExtremeRun(total, steps, values, statuses or [""] * len(steps))
 
 
 def test_back_means_for_good_and_on_average() -> None:

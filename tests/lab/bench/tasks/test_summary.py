@@ -8,11 +8,10 @@ from math import inf
 import pytest
 from tests.lab.bench.tasks.made_up import line, rivals
 
-from ferero_lab.bench.tasks.families import FAMILIES, family_of
-from ferero_lab.bench.tasks.figures import figures, reached_by_rivals, score_of
-from ferero_lab.bench.tasks.registry import HALVES
+from ferero_lab.bench.tasks.cell import score_of
+from ferero_lab.bench.tasks.registry import FAMILIES, HALVES, family_of
 from ferero_lab.bench.tasks.rivals import RIVALS
-from ferero_lab.bench.tasks.summary import summarise, summarise_variants
+from ferero_lab.bench.tasks.summary import figures, reached_by_rivals, summarise, summarise_variants
 
 # the first setting is quick and poor, the second slow and best
 TWO = rivals({0: [0.0, 0.0, 2.0, 100.0], 1: [0.01, 0.05, 1.0, 400.0]}, alone=(0.5, 4.5))

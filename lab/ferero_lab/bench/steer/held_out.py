@@ -1,4 +1,4 @@
-"""A ray asked of validation losses, which are observed now and then while training losses are differentiated."""
+"""A ray of validation losses, observed now and then, while the training losses are differentiated."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import torch
 from torch import nn
 
 import ferero
-from ferero_lab.bench.control.synthetic import ProblemName
-from ferero_lab.bench.control.tasks import (
+from ferero_lab.bench.measure import Row
+from ferero_lab.bench.steer.steer_task import (
     OptimizerName,
-    Task,
+    ProblemName,
+    SteerTask,
     classify,
     degrees_off,
     make_optimizer,
@@ -23,7 +24,6 @@ from ferero_lab.bench.control.tasks import (
     synthetic,
     train,
 )
-from ferero_lab.bench.measure import Row
 from ferero_lab.data import PairNet, Splits, digit_pairs
 
 __all__ = ["bench_held_out", "few_pairs", "observe_network", "observe_synthetic"]
@@ -48,14 +48,14 @@ def bench_held_out(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], li
     return rows, runs
 
 
-# few images, so that training losses are learned by heart -----------------------------------------------
+# few images, so that training overfits ------------------------------------------------------------------
 
 
-def few_pairs(optimizer: OptimizerName, learning_rate: float, degrees: float, steps: int = 3000) -> Task:
-    """256 images and 32 hidden units: losses are those of training, what is evaluated and wanted is validation."""
+def few_pairs(optimizer: OptimizerName, learning_rate: float, degrees: float, steps: int = 3000) -> SteerTask:
+    """256 images and 32 hidden units: training losses are differentiated, validation losses evaluated and steered."""
     data = _few_data()
     losses, evaluate = classify(data.train, data.validation, BATCH, steps)
-    return Task(
+    return SteerTask(
         name=f"few digit pairs, {degrees:g} degrees of the validation losses, {optimizer} {learning_rate:g}",
         preference=ferero.Preference.ray(ray_at(degrees)),
         model=lambda seed: PairNet(HIDDEN, seed=seed),
@@ -68,7 +68,7 @@ def few_pairs(optimizer: OptimizerName, learning_rate: float, degrees: float, st
     )
 
 
-def observe_network(task: Task, period: int | None, seed: int = 0) -> dict[str, Any]:
+def observe_network(task: SteerTask, period: int | None, seed: int = 0) -> dict[str, Any]:
     """Train with validation losses observed every so many steps, or never; the errors are those on validation data."""
     steer = ferero.Steer(task.preference)
 
@@ -90,7 +90,7 @@ def _networks(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list[di
     group = f"validation losses, {EXAMPLES} digit pairs"
     rows, runs = [], []
     for period in (None, 50) if quick else (None, *PERIODS):
-        # every 50 steps is what is asked for; the other periods are looked at with one rate of each optimizer
+        # the bar is for every 50 steps; the other periods run with one rate of each optimizer
         rates = NETWORK_RATES[1:2] if quick else NETWORK_RATES if period == 50 else NETWORK_RATES[1:3]
         done = []
         for degrees, (optimizer, rate) in product(NETWORK_RAYS[:1] if quick else NETWORK_RAYS, rates):

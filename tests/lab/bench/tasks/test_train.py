@@ -1,4 +1,4 @@
-"""Scores, forms, rivals and the two ways of training: what differs between methods is the weights alone."""
+"""Scores, forms, rivals, training alone and side by side: what differs between methods is the weights alone."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from tests.lab.bench.tasks.made_up import tiny
 from torch import Tensor
 
 import ferero
-from ferero_lab.bench.tasks.forms import constraint_times, forms_of, objective_times, with_outlier
+from ferero_lab.bench.tasks.cell import USUAL, Variants, make_variants
 from ferero_lab.bench.tasks.pinn import poisson, with_lbfgs
+from ferero_lab.bench.tasks.registry import constraint_times, forms_of, objective_times, with_outlier
 from ferero_lab.bench.tasks.rivals import Rival, Rivals
-from ferero_lab.bench.tasks.score import relative_violations, score
-from ferero_lab.bench.tasks.train import look_steps, train_alone, train_together
+from ferero_lab.bench.tasks.train import evaluation_steps, relative_violations, score, train_alone, train_together
 from ferero_lab.bench.tasks.vae import vae
-from ferero_lab.bench.tasks.variants import USUAL, Variants, make_variants
 
 
 def tensor(*values: float) -> Tensor:
@@ -36,11 +35,11 @@ def test_violations_are_over_the_bound_or_the_largest_term() -> None:
 
 def test_a_run_that_ends_early_is_not_met_and_a_swing_counts() -> None:
     task = tiny(100)
-    looks = look_steps(task)
-    assert looks[-1] == 100
-    losses = torch.full((len(looks), 2), 0.5, dtype=torch.float64)
+    steps = evaluation_steps(task)
+    assert steps[-1] == 100
+    losses = torch.full((len(steps), 2), 0.5, dtype=torch.float64)
     assert score(task, losses).is_met
-    assert score(task, losses).held == looks[0]
+    assert score(task, losses).held == steps[0]
     swinging = losses.clone()
     swinging[-1, 0] = 0.6
     assert score(task, swinging).held == torch.inf
@@ -63,7 +62,7 @@ def test_other_units_change_nothing_but_the_units() -> None:
     assert len({form.form for form in forms_of(task)}) == len(forms_of(task)) == 8
 
 
-def test_an_outlier_is_one_reading_with_gradients_as_ever() -> None:
+def test_an_outlier_is_one_reading_and_leaves_gradients_as_they_are() -> None:
     task = tiny(30)
     odd = with_outlier(task, 1e4)
     for step, factor in ((9, 1.0), (10, 1e4), (11, 1.0)):

@@ -1,7 +1,7 @@
-"""Steering on two processes, sharded, and continued by a new process: how far it is from one that does all at once.
+"""Steering on two processes, sharded, and resumed by a new process: how far it is from one process without a break.
 
 One small task serves all of them: three regressions on a shared layer in float64, where an example may lack a target.
-A `Plan` says how it is trained, `launch` trains it in processes of its own, and the measures compare what comes out.
+A `ProcessPlan` says how it is trained, `launch` trains it in new processes, and the measures compare what comes out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -25,7 +25,7 @@ import ferero
 from ferero.errors import NonFiniteError
 from ferero_lab.bench.measure import Row
 
-__all__ = ["Plan", "bench_everywhere", "difference", "launch", "resume_differences", "task_preference", "train"]
+__all__ = ["ProcessPlan", "bench_processes", "difference", "launch", "resume_differences", "task_preference", "train"]
 
 State: TypeAlias = dict[str, Tensor]
 Targets: TypeAlias = Literal["all", "some", "none_at_times", "zero_at_times"]
@@ -35,7 +35,7 @@ _EXAMPLES, _INPUTS, _FIRST_SHARE = 16, 6, 5
 
 
 @dataclass(frozen=True)
-class Plan:
+class ProcessPlan:
     """How the task is trained.
 
     Attributes:
@@ -82,8 +82,8 @@ def task_preference() -> ferero.Preference:
 # the task ------------------------------------------------------------------------------------------------
 
 
-class _Task(nn.Module):
-    """Gives the losses and their counts, or the steered loss where the steer is inside."""
+class _ThreeRegressions(nn.Module):
+    """The losses and their counts, or the steered loss where the steer is inside."""
 
     def __init__(self, steer: ferero.Steer | None) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class _Task(nn.Module):
         return (losses, counts) if self.steer is None else self.steer(losses, counts)
 
 
-def _batch(plan: Plan, step: int, micro: int, rank: int) -> tuple[Tensor, Tensor, Tensor, str | None]:
+def _batch(plan: ProcessPlan, step: int, micro: int, rank: int) -> tuple[Tensor, Tensor, Tensor, str | None]:
     """Inputs, targets, which of them are known, and how it is said that none is; of one rank, or of all if alone."""
     generator = torch.Generator().manual_seed(1000 * step + micro)
     x = torch.randn(_EXAMPLES, _INPUTS, dtype=torch.float64, generator=generator)
@@ -132,7 +132,7 @@ def _batch(plan: Plan, step: int, micro: int, rank: int) -> tuple[Tensor, Tensor
 # training ------------------------------------------------------------------------------------------------
 
 
-def train(plan: Plan, rank: int = 0) -> State:
+def train(plan: ProcessPlan, rank: int = 0) -> State:
     """Train in this process, as one rank of the process group if the plan has a wrapper.
 
     Returns:
@@ -140,7 +140,7 @@ def train(plan: Plan, rank: int = 0) -> State:
     """
     torch.manual_seed(0)
     steer = ferero.Steer(task_preference(), every=plan.every, on_nonfinite=plan.on_nonfinite)
-    task = _Task(steer if plan.is_inside else None).double()
+    task = _ThreeRegressions(steer if plan.is_inside else None).double()
     if plan.wrapper == "fsdp":
         fully_shard(task.trunk)
         fully_shard(task)
@@ -171,7 +171,7 @@ def _optimizer(name: OptimizerName, task: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.SGD(task.parameters(), lr=0.05, momentum=0.9 if name == "sgd" else 0.0)
 
 
-def _take_step(plan: Plan, step: int, rank: int, model: nn.Module, steer: ferero.Steer) -> None:
+def _take_step(plan: ProcessPlan, step: int, rank: int, model: nn.Module, steer: ferero.Steer) -> None:
     for micro in range(plan.every):
         try:
             out = model(*_batch(plan, step, micro, rank))
@@ -186,7 +186,7 @@ def _whole(tensor: Tensor) -> Tensor:
     return whole.detach().clone()
 
 
-def launch(plans: Sequence[Plan], ranks: int = 1, limit: float = 120.0) -> list[list[State]]:
+def launch(plans: Sequence[ProcessPlan], ranks: int = 1, limit: float = 120.0) -> list[list[State]]:
     """Train every plan in new processes, one after the other.
 
     Args:
@@ -215,7 +215,7 @@ def launch(plans: Sequence[Plan], ranks: int = 1, limit: float = 120.0) -> list[
         return [torch.load(Path(folder) / f"{rank}.pt") for rank in range(ranks)]
 
 
-def _work(rank: int, ranks: int, folder: str, plans: Sequence[Plan]) -> None:
+def _work(rank: int, ranks: int, folder: str, plans: Sequence[ProcessPlan]) -> None:
     torch.set_num_threads(1)
     if ranks > 1:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -238,14 +238,20 @@ def difference(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
 # the rows ------------------------------------------------------------------------------------------------
 
 
-def bench_everywhere() -> list[Row]:
+def bench_processes(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list[dict[str, Any]]]:  # noqa: ARG001
     """The rows on processes and checkpoints."""
-    return [*_bench_processes(), _bench_resume()]
+    rows = [*_ranks(), _resumed()]
+    tick()
+    return rows, []
 
 
-def _bench_processes() -> list[Row]:
-    apart = [Plan(200, wrapper="ddp", is_inside=inside, targets="none_at_times") for inside in (True, False)]
-    ddp = [Plan(wrapper="ddp"), Plan(wrapper="ddp", targets="some"), Plan(wrapper="ddp", targets="none_at_times")]
+def _ranks() -> list[Row]:
+    apart = [ProcessPlan(200, wrapper="ddp", is_inside=inside, targets="none_at_times") for inside in (True, False)]
+    ddp = [
+        ProcessPlan(wrapper="ddp"),
+        ProcessPlan(wrapper="ddp", targets="some"),
+        ProcessPlan(wrapper="ddp", targets="none_at_times"),
+    ]
     fsdp = [replace(plan, wrapper="fsdp") for plan in ddp[:2]]
     plans = [*apart, *ddp, *fsdp]
     first, second = (dict(zip(plans, states, strict=True)) for states in launch(plans, ranks=2))
@@ -276,7 +282,7 @@ def _bench_processes() -> list[Row]:
     ]
 
 
-def _bench_resume() -> Row:
+def _resumed() -> Row:
     return Row(
         "resume",
         "10 steps against 5, save, new process, load, 5",
@@ -286,11 +292,11 @@ def _bench_resume() -> Row:
     )
 
 
-def resume_differences() -> dict[Plan, float]:
+def resume_differences() -> dict[ProcessPlan, float]:
     """How far each plan of ten steps is from itself, saved after five and continued by a new process."""
     optimizers: tuple[OptimizerName, ...] = ("sgd", "adamw")
     whole = [
-        Plan(10, optimizer=optimizer, every=every, targets="some", observers=(0,), observed=observed)
+        ProcessPlan(10, optimizer=optimizer, every=every, targets="some", observers=(0,), observed=observed)
         for optimizer in optimizers
         for every in (1, 2)
         for observed in ((), (2, 4))

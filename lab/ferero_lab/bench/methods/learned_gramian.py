@@ -23,7 +23,7 @@ from ferero_lab.problems.exponential import Exponential
 from ferero_lab.problems.problem import Problem
 from ferero_lab.problems.quadratics import ConvexQuadratics
 
-__all__ = ["CASES", "Case", "Errors", "bench_learned_gramian", "contenders", "measure_errors"]
+__all__ = ["CASES", "Errors", "NoiseCase", "bench_learned_gramian", "contenders", "measure_errors"]
 
 GROUP = "learned gramian"
 STEPS, TAIL = 300, 50
@@ -33,7 +33,7 @@ EXACT, LEARNED = "exact gramian", "learned gramian"
 
 
 @dataclass(frozen=True)
-class Case:
+class NoiseCase:
     """One problem with one noise and one step.
 
     Attributes:
@@ -53,9 +53,9 @@ class Case:
 
 
 CASES = (
-    *(Case(Exponential(), noise, step) for noise in (0.0, 0.3, 1.0) for step in (0.1, 0.3)),
-    *(Case(ConvexQuadratics(m=3, n=10), noise, 0.5) for noise in (0.0, 0.3, 1.0)),
-    *(Case(ConvexQuadratics(m=6, n=20), noise, 1.0) for noise in (0.0, 0.3, 1.0)),
+    *(NoiseCase(Exponential(), noise, step) for noise in (0.0, 0.3, 1.0) for step in (0.1, 0.3)),
+    *(NoiseCase(ConvexQuadratics(m=3, n=10), noise, 0.5) for noise in (0.0, 0.3, 1.0)),
+    *(NoiseCase(ConvexQuadratics(m=6, n=20), noise, 1.0) for noise in (0.0, 0.3, 1.0)),
 )
 
 
@@ -82,7 +82,7 @@ def contenders() -> dict[str, Method[Any]]:
     return {EXACT: Ferero(domain="simplex", bound=10.0)} | loops | {LEARNED: FereroQG()} | fixed
 
 
-def bench_learned_gramian(quick: bool, tick: Callable[[], None]) -> list[Row]:
+def bench_learned_gramian(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list[dict[str, Any]]]:
     """One row per case and method; the learned gramian's note says who wins."""
     rows = []
     for case in CASES[: 6 if quick else None]:
@@ -94,17 +94,17 @@ def bench_learned_gramian(quick: bool, tick: Callable[[], None]) -> list[Row]:
             note = f"90 % within {errors.tail:.2g}, within {SETTLED:g} degree after {errors.settled:.0f} steps"
             note += f"; {_verdict(found)}" if name == LEARNED else ""
             rows.append(Row(GROUP, f"{case.name}: {name}, degrees", errors.median, note=note))
-    return rows
+    return rows, []
 
 
-def measure_errors(case: Case, method: Method[Any], rays: int, seed: int = 0) -> Errors:
-    """Runs one method for all rays at once."""
+def measure_errors(case: NoiseCase, method: Method[Any], rays: int, seed: int = 0) -> Errors:
+    """Run one method on all rays at once."""
     generator = torch.Generator().manual_seed(seed)
     problem = case.problem
-    wanted = problem.rays(rays, generator)
+    directions = problem.rays(rays, generator)
     theta = problem.starts(problem.start_kinds[0], rays, generator)
     try:
-        angles = _angles(case, method, wanted, theta, generator)
+        angles = _angles(case, method, directions, theta, generator)
     except NonFiniteError:
         return Errors(math.inf, math.inf, STEPS)
     steps = torch.arange(1, len(angles) + 1)[:, None]
@@ -113,9 +113,9 @@ def measure_errors(case: Case, method: Method[Any], rays: int, seed: int = 0) ->
     return Errors(float(last.median()), float(last.quantile(0.9)), float(settled))
 
 
-def _angles(case: Case, method: Method[Any], wanted: Tensor, theta: Tensor, generator: torch.Generator) -> Tensor:
+def _angles(case: NoiseCase, method: Method[Any], rays: Tensor, theta: Tensor, generator: torch.Generator) -> Tensor:
     """Degrees off the ray before each step, (STEPS, rays)."""
-    preference = Preference.stack([Preference.ray(ray) for ray in wanted])
+    preference = Preference.stack([Preference.ray(ray) for ray in rays])
     losses, jacobian = vmap(case.problem), vmap(jacrev(case.problem))
     size = case.noise / math.sqrt(case.problem.n)
     state, slopes, angles = method.init(preference), None, []
@@ -128,7 +128,7 @@ def _angles(case: Case, method: Method[Any], wanted: Tensor, theta: Tensor, gene
         d = -((J + noise[0]).mT @ decision.weights[..., None])
         slopes = ((J + noise[1]) @ d)[..., 0]
         theta = theta + case.step * d[..., 0]
-        cosine = (torch.nn.functional.normalize(F, dim=-1) * wanted).sum(dim=-1)
+        cosine = (torch.nn.functional.normalize(F, dim=-1) * rays).sum(dim=-1)
         angles.append(torch.rad2deg(torch.arccos(cosine.clamp(-1, 1))))
     return torch.stack(angles)
 

@@ -8,15 +8,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ferero_lab.bench.comparison.claims import bench_claims
-from ferero_lab.bench.comparison.decisions import bench_decisions
-from ferero_lab.bench.comparison.learned_gramian import bench_learned_gramian
-from ferero_lab.bench.comparison.rates import bench_rates
-from ferero_lab.bench.comparison.slopes import bench_slopes
-from ferero_lab.bench.comparison.step_cost import bench_step_cost
-from ferero_lab.bench.comparison.two_objectives import FAMILIES, bench_two_objectives
-from ferero_lab.bench.measure import Row
-from ferero_lab.bench.parts import Part, run_parts, show_rows, show_seconds
+from ferero_lab.bench.measure import Part, run_parts, show_rows, show_seconds
+from ferero_lab.bench.methods.agreement import bench_decisions, bench_slopes
+from ferero_lab.bench.methods.claims import bench_claims
+from ferero_lab.bench.methods.ferero_sa import bench_ferero_sa
+from ferero_lab.bench.methods.learned_gramian import bench_learned_gramian
+from ferero_lab.bench.methods.two_objectives import FAMILIES, bench_two_objectives
+from ferero_lab.bench.step_cost import bench_stepper_cost
 
 __all__ = ["run", "show"]
 
@@ -29,16 +27,12 @@ COLUMNS = (
 )
 
 
-def _rows_only(bench: Callable[[bool, Callable[[], None]], list[Row]]) -> Part:
-    return lambda quick, tick: (bench(quick, tick), [])
-
-
 PARTS: dict[str, Part] = {
     "decisions": bench_decisions,
     "slopes": bench_slopes,
-    "step cost": bench_step_cost,
-    "Algorithms 2 and 3": _rows_only(bench_rates),
-    "learned gramian": _rows_only(bench_learned_gramian),
+    "step cost": bench_stepper_cost,
+    "Algorithms 2 and 3": bench_ferero_sa,
+    "learned gramian": bench_learned_gramian,
     "claims": bench_claims,
     "two objectives": bench_two_objectives,
 }

@@ -1,4 +1,4 @@
-"""``ferero bench core``: every bar of the core in one table."""
+"""``ferero bench core``: the subprogram, rays on smooth problems, and SciPy on the same problems."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from ferero_lab.bench.measure import result_of
-from ferero_lab.bench.parts import show_rows
-from ferero_lab.bench.rays import bench_rays
-from ferero_lab.bench.rivals import bench_rivals
-from ferero_lab.bench.subprograms import bench_subprograms
+from ferero_lab.bench.core.rays import bench_rays, bench_scipy
+from ferero_lab.bench.core.subprograms import bench_subprograms
+from ferero_lab.bench.measure import result_of, show_rows
 
 __all__ = ["run", "show"]
 
@@ -35,10 +33,10 @@ def run(quick: bool, progress: Callable[[str], Callable[[], None]]) -> dict[str,
             *bench_subprograms(quick, progress("subprograms")),
             *bench_rays(quick, progress("rays")),
         ]
-        rivals, profile = bench_rivals(quick, progress("SciPy on the same problems"))
+        others, profile = bench_scipy(quick, progress("SciPy on the same problems"))
     finally:
         torch.set_num_threads(threads)
-    return result_of("core", quick, [*rows, *rivals]) | {"profile": profile}
+    return result_of("core", quick, [*rows, *others]) | {"profile": profile}
 
 
 def show(result: dict[str, Any], console: Console) -> None:

@@ -1,4 +1,4 @@
-"""A fairness threshold on group rates at batch 64: is the gap on all data what was asked for?"""
+"""A bound on the gap between two groups' rates, trained on batches of 64: does it hold on all data?"""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import ferero
-from ferero_lab.bench.control.tasks import indices
 from ferero_lab.bench.measure import Row
+from ferero_lab.bench.steer.steer_task import indices
 from ferero_lab.data.seeding import seeded
 
-__all__ = ["Audit", "People", "bench_fairness", "draw_people", "train_fairly"]
+__all__ = ["Audit", "People", "bench_group_rates", "draw_people", "train_fairly"]
 
 GROUP = "fairness, |rate_a - rate_b| <= 0.05"
 BATCH = 64
@@ -34,7 +34,7 @@ class People:
 
 @dataclass(frozen=True)
 class Audit:
-    """What a trained model does on all data.
+    """A trained model on all data.
 
     Attributes:
         gap: ``|rate_a - rate_b|`` at the end, mean predicted probabilities.
@@ -85,7 +85,7 @@ def train_fairly(people: People, learning_rate: float, is_steered: bool, steps: 
     return _audit(model, people, gaps, chosen)
 
 
-def bench_fairness(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list[dict[str, Any]]]:
+def bench_group_rates(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list[dict[str, Any]]]:
     """All rows, and every run."""
     steps, seeds = (1500, range(1)) if quick else (3000, range(4))
     runs: list[dict[str, Any]] = []

@@ -17,11 +17,11 @@ from torch import Tensor
 
 import ferero
 from ferero.methods import Method
+from ferero_lab.bench.core.rays import judge
 from ferero_lab.bench.measure import Row, seconds
-from ferero_lab.bench.rays import judge
 from ferero_lab.problems import Exponential, Problem
 
-__all__ = ["Setting", "attempt", "bench_two_objectives"]
+__all__ = ["StepSetting", "attempt", "bench_two_objectives"]
 
 FAMILIES = ("easy", "normal", "hard")
 STEPS = (0.03, 0.1, 0.3, 1.0)
@@ -31,7 +31,7 @@ DEGREES, DISTANCE = 0.1, 0.01
 
 
 @dataclass(frozen=True)
-class Setting:
+class StepSetting:
     """A method with its step; ``knows_ray`` is False for one that takes no preference."""
 
     name: str
@@ -51,7 +51,7 @@ class Try:
     time: float
 
 
-def settings() -> dict[str, list[Setting]]:
+def settings() -> dict[str, list[StepSetting]]:
     """The candidates of each row of the table; of several the best is taken."""
     fixed: dict[str, list[Method[Any]]] = {
         "Ferero": [ferero.Ferero(bound=10.0)],
@@ -72,12 +72,12 @@ def settings() -> dict[str, list[Setting]]:
     table = {f"{name}, fixed step": _fixed(name, methods) for name, methods in fixed.items()}
     for method in merited:
         name = f"{type(method).__name__}, step='auto'"
-        table[name] = [Setting(name, method, "auto", not isinstance(method, ferero.MGDA))]
+        table[name] = [StepSetting(name, method, "auto", not isinstance(method, ferero.MGDA))]
     return table
 
 
-def _fixed(name: str, methods: list[Method[Any]]) -> list[Setting]:
-    return [Setting(f"{name}, fixed step", one, step, name != "MGDA") for one in methods for step in STEPS]
+def _fixed(name: str, methods: list[Method[Any]]) -> list[StepSetting]:
+    return [StepSetting(f"{name}, fixed step", one, step, name != "MGDA") for one in methods for step in STEPS]
 
 
 def bench_two_objectives(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list[dict[str, Any]]]:
@@ -96,7 +96,7 @@ def bench_two_objectives(quick: bool, tick: Callable[[], None]) -> tuple[list[Ro
     return rows, []
 
 
-def attempt(problem: Problem, start: Tensor, ray: Tensor, setting: Setting) -> Try:
+def attempt(problem: Problem, start: Tensor, ray: Tensor, setting: StepSetting) -> Try:
     """Run until the ray is reached, the method stops by itself, or `MAX_ITER` steps are taken."""
     preference = ferero.Preference.ray(ray) if setting.knows_ray else ferero.Preference.pareto(2)
 
@@ -124,17 +124,17 @@ def attempt(problem: Problem, start: Tensor, ray: Tensor, setting: Setting) -> T
     return Try(end.reached, end.distance < DISTANCE, end.error, end.evaluations, time)
 
 
-def _best(problem: Problem, candidates: list[Setting], rays: Tensor, starts: Tensor) -> Setting:
+def _best(problem: Problem, candidates: list[StepSetting], rays: Tensor, starts: Tensor) -> StepSetting:
     """The candidate that reaches most rays, then the one with the smallest errors."""
 
-    def quality(setting: Setting) -> tuple[float, float]:
+    def quality(setting: StepSetting) -> tuple[float, float]:
         tries = [attempt(problem, start, ray, setting) for ray, start in zip(rays, starts, strict=True)]
         return -sum(one.reached for one in tries), median(one.error for one in tries)
 
     return min(candidates, key=quality)
 
 
-def _rows(family: str, setting: Setting, tries: list[Try]) -> list[Row]:
+def _rows(family: str, setting: StepSetting, tries: list[Try]) -> list[Row]:
     there = [one for one in tries if one.reached]
     group, note = f"two objectives, {family}", _words(setting)
     share = len(there) / len(tries)
@@ -152,5 +152,5 @@ def _rows(family: str, setting: Setting, tries: list[Try]) -> list[Row]:
     return rows
 
 
-def _words(setting: Setting) -> str:
+def _words(setting: StepSetting) -> str:
     return f"{setting.method}, step {setting.step}"

@@ -12,7 +12,7 @@ from rich.console import Console
 from ferero_lab.bench.core import run, show
 from ferero_lab.bench.measure import Row, environment, rows_to_json
 
-RESULTS = Path(__file__).parents[2] / "benchmarks/results"
+RESULTS = Path(__file__).parents[3] / "benchmarks/results"
 
 
 def test_a_bar_is_judged_in_its_direction() -> None:

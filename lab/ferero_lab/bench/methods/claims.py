@@ -1,7 +1,6 @@
 """What each method can do, as small experiments that answer yes or no: the ticks of docs/methods.md.
 
-The paper's comparison tables tick boxes; here every box is a run. All of them are deterministic, take seconds, and are
-repeated in the tests.
+All of them are deterministic, take seconds, and are repeated in the tests.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from ferero.preference import Preference
 from ferero_lab.bench.measure import Row
 from ferero_lab.problems import ConvexQuadratics, Exponential, Problem
 
-__all__ = ["CLAIMS", "SETTINGS", "Setting", "bench_claims"]
+__all__ = ["CLAIMS", "SETTINGS", "ClaimSetting", "bench_claims"]
 
 ANGLES = (30.0, 45.0, 60.0)
 NEAR, CLOSE = 1.0, 0.01  # degrees from the ray, distance from the front
-LAST = 20  # steps that must all be there: to pass by is not to arrive
+LAST = 20  # steps that must all be there, so that passing by does not count
 
 
-class Setting(NamedTuple):
+class ClaimSetting(NamedTuple):
     """A method, and the fixed step with which it is tried."""
 
     method: Method[Any]
@@ -34,19 +33,19 @@ class Setting(NamedTuple):
     max_iter: int = 2000
 
 
-SETTINGS: dict[str, Setting] = {
-    "Ferero": Setting(ferero.Ferero(bound=10.0), max_iter=600),
-    "FereroSA": Setting(ferero.FereroSA(gamma=0.3, bound=10.0), 0.05, 2000),
-    "FereroPI": Setting(ferero.FereroPI(), 0.05, 2000),
-    "FereroQG": Setting(ferero.FereroQG(), max_iter=600),
-    "LinearScalarization": Setting(ferero.LinearScalarization(), max_iter=600),
-    "Tchebycheff": Setting(ferero.Tchebycheff(), 0.02, 1500),
-    "SmoothTchebycheff": Setting(ferero.SmoothTchebycheff(mu=0.005), 0.02, 1500),
-    "MGDA": Setting(ferero.MGDA(), max_iter=600),
-    "PMTL": Setting(ferero.PMTL(), max_iter=600),
-    "EPO": Setting(ferero.EPO(), max_iter=600),
-    "WCMGDA": Setting(ferero.WCMGDA(), max_iter=600),
-    "XWCMGDA": Setting(ferero.XWCMGDA(), max_iter=600),
+SETTINGS: dict[str, ClaimSetting] = {
+    "Ferero": ClaimSetting(ferero.Ferero(bound=10.0), max_iter=600),
+    "FereroSA": ClaimSetting(ferero.FereroSA(gamma=0.3, bound=10.0), 0.05, 2000),
+    "FereroPI": ClaimSetting(ferero.FereroPI(), 0.05, 2000),
+    "FereroQG": ClaimSetting(ferero.FereroQG(), max_iter=600),
+    "LinearScalarization": ClaimSetting(ferero.LinearScalarization(), max_iter=600),
+    "Tchebycheff": ClaimSetting(ferero.Tchebycheff(), 0.02, 1500),
+    "SmoothTchebycheff": ClaimSetting(ferero.SmoothTchebycheff(mu=0.005), 0.02, 1500),
+    "MGDA": ClaimSetting(ferero.MGDA(), max_iter=600),
+    "PMTL": ClaimSetting(ferero.PMTL(), max_iter=600),
+    "EPO": ClaimSetting(ferero.EPO(), max_iter=600),
+    "WCMGDA": ClaimSetting(ferero.WCMGDA(), max_iter=600),
+    "XWCMGDA": ClaimSetting(ferero.XWCMGDA(), max_iter=600),
 }
 
 
@@ -63,7 +62,7 @@ def bench_claims(quick: bool, tick: Callable[[], None]) -> tuple[list[Row], list
 # what it understands --------------------------------------------------------------------------------------
 
 
-def _understands(preference: Preference) -> Callable[[Setting], bool]:
+def _understands(preference: Preference) -> Callable[[ClaimSetting], bool]:
     return lambda setting: setting.method.understands(preference) is None
 
 
@@ -78,53 +77,52 @@ def _kinds() -> dict[str, Preference]:
     }
 
 
-def _needs_one_backward_pass(setting: Setting) -> bool:
+def _needs_one_backward_pass(setting: ClaimSetting) -> bool:
     return "gramian" not in setting.method.requires
 
 
 # where it ends --------------------------------------------------------------------------------------------
 
 
-def _reaches(problem: Problem, start: Tensor, setting: Setting) -> bool:
+def _reaches(problem: Problem, start: Tensor, setting: ClaimSetting) -> bool:
     """Whether every ray is reached, and the front with it."""
     return all(_reaches_ray(problem, start, setting, angle) for angle in ANGLES)
 
 
-def _reaches_ray(problem: Problem, start: Tensor, setting: Setting, degrees: float) -> bool:
+def _reaches_ray(problem: Problem, start: Tensor, setting: ClaimSetting, degrees: float) -> bool:
     ray = torch.tensor([cos(radians(degrees)), sin(radians(degrees))], dtype=torch.float64)
-    wanted = Preference.ray(ray)
-    if setting.method.understands(wanted) is not None:
+    preference = Preference.ray(ray)
+    if setting.method.understands(preference) is not None:
         return False
-
     method, step, most = setting
-    r = ferero.minimize(problem, start, wanted, method=method, step=step, max_iter=most)
+    r = ferero.minimize(problem, start, preference, method=method, step=step, max_iter=most)
     last = torch.as_tensor(r.history.losses[-LAST:])
     off = max(float(problem.distance_to_front(losses)) for losses in last)
     return float(ferero.ray_error(last, ray).max()) < NEAR and off < CLOSE
 
 
-def _reaches_rays_on_a_convex_front(setting: Setting) -> bool:
+def _reaches_rays_on_a_convex_front(setting: ClaimSetting) -> bool:
     problem = ConvexQuadratics(m=2, n=5)
     return _reaches(problem, problem.centres.mean(dim=0) + 0.5, setting)
 
 
-def _reaches_rays_on_a_concave_front(setting: Setting) -> bool:
+def _reaches_rays_on_a_concave_front(setting: ClaimSetting) -> bool:
     problem = Exponential()
     start = 0.1 * torch.linspace(-1, 1, problem.n, dtype=torch.float64)
     return _reaches(problem, start, setting)
 
 
-def _walks_along_the_front(setting: Setting) -> bool:
+def _walks_along_the_front(setting: ClaimSetting) -> bool:
     """From near one end of a convex front to its inside, where one loss must rise."""
     problem = ConvexQuadratics(m=2, n=5)
     first, second = problem.centres
     return _reaches_ray(problem, 0.9 * first + 0.1 * second, setting, 55.0)
 
 
-# how it looks at the losses ---------------------------------------------------------------------------------
+# how it reads the losses -------------------------------------------------------------------------------------
 
 
-def _has_no_units(setting: Setting) -> bool:
+def _has_no_units(setting: ClaimSetting) -> bool:
     """Whether the direction stays when one loss is measured in another unit, and the ray with it (m = 3)."""
     generator = torch.Generator().manual_seed(1)
     J = torch.randn(3, 6, generator=generator, dtype=torch.float64)
@@ -137,8 +135,9 @@ def _has_no_units(setting: Setting) -> bool:
 
 def _direction(method: Method[Any], J: Tensor, losses: Tensor, ray: Tensor) -> Tensor:
     """That of the third decision at one place, so that methods which learn have learned something."""
-    wanted = Preference.ray(ray)
-    preference = wanted if method.understands(wanted) is None else Preference.pareto(len(ray))
+    preference = Preference.ray(ray)
+    if method.understands(preference) is not None:
+        preference = Preference.pareto(len(ray))
     state, slopes = method.init(preference), None
     for _ in range(3):
         decision, state = method.update(preference, Observation(losses, J @ J.T, slopes), state)
@@ -146,7 +145,7 @@ def _direction(method: Method[Any], J: Tensor, losses: Tensor, ray: Tensor) -> T
     return J.T @ decision.weights
 
 
-def _leaves_weak_optima(setting: Setting) -> bool:
+def _leaves_weak_optima(setting: ClaimSetting) -> bool:
     """Whether it moves where one loss is 0 and cannot fall, and the other can."""
     losses = torch.tensor([0.0, 1.0], dtype=torch.float64)
     J = torch.tensor([[0.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
@@ -157,7 +156,7 @@ def _leaves_weak_optima(setting: Setting) -> bool:
     return bool((J.T @ decision.weights).norm() > 0.1)
 
 
-CLAIMS: dict[str, Callable[[Setting], bool]] = {
+CLAIMS: dict[str, Callable[[ClaimSetting], bool]] = {
     **{claim: _understands(preference) for claim, preference in _kinds().items()},
     "needs one backward pass a step": _needs_one_backward_pass,
     "reaches rays on a convex front": _reaches_rays_on_a_convex_front,

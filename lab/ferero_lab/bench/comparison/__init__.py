@@ -1,1 +1,0 @@
-"""The parts of ``ferero bench methods``."""
