@@ -9,18 +9,16 @@ from typing import Any
 from ferero.errors import InputError
 from ferero_lab.experiments.chosen import chosen
 from ferero_lab.experiments.experiment import Experiment, Found, Part, Settings, Story
-from ferero_lab.experiments.synthetic.cases import FIGURES, METHODS, Case, Column, cases
-from ferero_lab.experiments.synthetic.scale import solve_scales
-from ferero_lab.experiments.synthetic.solving import DEGREES, DISTANCE, solve_case
-from ferero_lab.experiments.synthetic.story import COLUMNS, tell_story
-from ferero_lab.experiments.synthetic.timing import time_methods
+from ferero_lab.experiments.synthetic.plan import FIGURES, METHODS, Column, SyntheticCase, cases
+from ferero_lab.experiments.synthetic.report import COLUMNS, tell_story
+from ferero_lab.experiments.synthetic.solve import DEGREES, DISTANCE, solve_case, solve_scales, time_methods
 
-__all__ = ["EXPERIMENT", "Synthetic", "chosen_cases"]
+__all__ = ["EXPERIMENT"]
 
 PANELS = (*FIGURES, "scale", "time")
 
 
-class Synthetic:
+class SyntheticExperiment:
     """The paper's Figures 2 and 3, its single-loop and scale-invariance figures and its run-time table."""
 
     name = "synthetic"
@@ -37,12 +35,12 @@ class Synthetic:
         """One part for each panel and column of settings."""
         _check(settings)
         seeds = count_seeds(settings)
-        made = [Part(case.key, _title(case), partial(_solve, case, seeds)) for case in chosen_cases(settings)]
-        if _is_wanted("scale", settings) and not settings.methods:
+        made = [Part(case.key, _title(case), partial(solve_case, case, seeds)) for case in chosen_cases(settings)]
+        if _is_chosen("scale", settings) and not settings.methods:
             for column in columns(settings):
                 run: Callable[..., Found] = partial(solve_scales, column)
                 made.append(Part(f"scale-{column}", f"scale invariance, {COLUMNS[column]}", run))
-        if _is_wanted("time", settings) and not settings.methods:
+        if _is_chosen("time", settings) and not settings.methods:
             timed = partial(time_methods, settings.mode == "quick")
             made.append(Part("time", "time per iteration", timed, alone=True))
         return made
@@ -59,28 +57,24 @@ def columns(settings: Settings) -> tuple[Column, ...]:
 
 def count_seeds(settings: Settings) -> int:
     """The user's number, or ours."""
-    return settings.seeds or int(Synthetic.defaults["seeds_quick" if settings.mode == "quick" else "seeds"])
+    return settings.seeds or int(SyntheticExperiment.defaults["seeds_quick" if settings.mode == "quick" else "seeds"])
 
 
-def chosen_cases(settings: Settings) -> list[Case]:
-    """The panels that the user wants."""
+def chosen_cases(settings: Settings) -> list[SyntheticCase]:
+    """The panels that the user chose."""
     return [
         case
         for column in columns(settings)
         for case in cases(column, settings.mode == "quick")
-        if _is_wanted(case.figure, settings) and (not settings.methods or case.method in settings.methods)
+        if _is_chosen(case.figure, settings) and (not settings.methods or case.method in settings.methods)
     ]
 
 
-def _solve(case: Case, seeds: int, context: Any) -> Found:
-    return solve_case(case, seeds, context)
-
-
-def _title(case: Case) -> str:
+def _title(case: SyntheticCase) -> str:
     return f"{case.figure}, {case.start} start, {COLUMNS[case.column]}: {case.title}"
 
 
-def _is_wanted(panel: str, settings: Settings) -> bool:
+def _is_chosen(panel: str, settings: Settings) -> bool:
     return not settings.only or panel in settings.only
 
 
@@ -97,4 +91,4 @@ def _check(settings: Settings) -> None:
         )
 
 
-EXPERIMENT: Experiment = Synthetic()
+EXPERIMENT: Experiment = SyntheticExperiment()

@@ -1,16 +1,124 @@
-"""What each panel of the synthetic figures runs: a method and its step, by the paper's tables or by us."""
+"""What the synthetic experiments run: starts, preferences, and the method and step of each panel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import pi
 from typing import Any, Literal
+
+import torch
+from torch import Tensor
 
 import ferero
 from ferero.methods import Method
-from ferero_lab.experiments.synthetic.wishes import even_rays
+from ferero.preference import Preference
+from ferero_lab.problems import Exponential
 
-__all__ = ["FIGURES", "METHODS", "Case", "Choice", "cases"]
+__all__ = [
+    "ASCENT",
+    "FIGURES",
+    "METHODS",
+    "STARTS",
+    "Choice",
+    "Column",
+    "Direction",
+    "SyntheticCase",
+    "cases",
+    "draw_starts",
+    "even_rays",
+    "make_directions",
+]
+
+STARTS = {
+    "printed": "N(0, 1), as the paper prints it",
+    "released": "+-0.3 alternating + 0.1 N(0, 1), as its released code has it",
+    "easy": "U[-0.3, 0.3]",
+    "hard": "U[0.15, 0.5] with one random sign per run",
+}
+STILL = 1e-9  # of the start's losses: a change as small as that has no direction
+PREFERENCES = {
+    "rays": "rays from the origin",
+    "lines": "lines through the losses of the start",
+    "nothing": "any optimum",
+}
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One run's preference as a direction in the plane of losses, which tells whether it was met.
+
+    Attributes:
+        angle: of its ray or line to the first axis, in degrees.
+        preference: for the method.
+        ray: the direction (2,), unit; losses are measured along it from ``through``.
+        through: where it begins, (2,).
+    """
+
+    angle: float
+    preference: Preference
+    ray: Tensor
+    through: Tensor
+
+    def error(self, losses: Tensor) -> float:
+        """The angle between losses (2,), seen from ``through``, and the ray, in degrees; NaN if they did not move."""
+        along = losses - self.through
+        has_moved = float(along.abs().max()) > STILL * float(self.through.abs().max())
+        return float(ferero.ray_error(along, self.ray)) if has_moved else float("nan")
+
+    def violation(self, losses: Tensor) -> float:
+        """The distance of losses (2,) from the ray's line."""
+        along = losses - self.through
+        return float((along - (along @ self.ray) * self.ray).norm())
+
+
+def even_rays(count: int) -> Tensor:
+    """The paper's unit vectors (count, 2): at equal distances between pi/20 and 9 pi/20."""
+    angles = torch.linspace(0.05, 0.45, count, dtype=torch.float64) * pi
+    return torch.stack([angles.cos(), angles.sin()], dim=1)
+
+
+def draw_starts(kind: str, count: int, seed: int) -> Tensor:
+    """Starting points (count, 20) of one of `STARTS`, the same for every method."""
+    generator, problem = torch.Generator().manual_seed(seed), Exponential()
+    if kind in ("easy", "hard"):
+        return problem.starts(kind, count, generator)
+    noise = torch.randn(count, problem.n, generator=generator, dtype=torch.float64)
+    if kind == "printed":
+        return noise
+    alternating = torch.full((problem.n,), 0.3, dtype=torch.float64)
+    alternating[1::2] *= -1
+    return alternating + 0.1 * noise
+
+
+def make_directions(
+    preferences: str, count: int, start: str, seed: int, A: list[list[float]] | None
+) -> tuple[list[Direction], Tensor]:
+    """The preferences of one seed's runs, and where these begin.
+
+    Args:
+        preferences: one of `PREFERENCES`.
+        count: how many directions.
+        start: one of `STARTS`.
+        seed: of the starts.
+        A: the rows of the order's cone; None for the orthant.
+
+    Returns:
+        The directions, and starts (count, 20): one for each, or one for all where lines go through its losses.
+    """
+    starts, origin = draw_starts(start, count, seed), torch.zeros(2, dtype=torch.float64)
+    rays = even_rays(count)
+    cone = None if A is None else ferero.Cone(A)
+    angles = [float(torch.rad2deg(torch.atan2(ray[1], ray[0]))) for ray in rays]
+    if preferences == "lines":
+        starts = starts[:1].expand(count, -1).clone()
+        begin = Exponential()(starts[0])
+        lines = [Preference.between(begin - 0.5 * ray, begin, cone=cone) for ray in rays]
+        return [Direction(a, p, -ray, begin) for a, p, ray in zip(angles, lines, rays, strict=True)], starts
+    is_ray = preferences == "rays"
+    made = [Preference.ray(ray, cone=cone) if is_ray else Preference.pareto(2, cone=cone) for ray in rays]
+    return [Direction(a, p, ray, origin) for a, p, ray in zip(angles, made, rays, strict=True)], starts
+
 
 FIGURES = ("figure2", "figure3", "single-loop")
 METHODS = {
@@ -53,7 +161,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Case:
+class SyntheticCase:
     """One panel in one column of settings.
 
     Attributes:
@@ -61,7 +169,7 @@ class Case:
         start: one of the families of starts.
         column: "paper" or "ours".
         method: a key of `METHODS`.
-        wanted: rays, lines or nothing.
+        preferences: one of `PREFERENCES`.
         choices: one, or several of which the best on other starts is taken.
         count: of directions.
         A: the order's rows; None for the orthant.
@@ -72,7 +180,7 @@ class Case:
     start: str
     column: Column
     method: str
-    wanted: str
+    preferences: str
     choices: tuple[Choice, ...]
     count: int
     A: list[list[float]] | None = None
@@ -82,7 +190,7 @@ class Case:
     def key(self) -> str:
         """Its name on disk."""
         words = [self.figure, self.start, self.column, self.method]
-        words += ["lines"] if self.wanted == "lines" else []
+        words += ["lines"] if self.preferences == "lines" else []
         words += ["cone"] if self.figure == "single-loop" and self.A is not None else []
         return "-".join(words)
 
@@ -92,13 +200,13 @@ class Case:
         return self.label or METHODS[self.method]
 
 
-def cases(column: Column, quick: bool) -> list[Case]:
+def cases(column: Column, quick: bool) -> list[SyntheticCase]:
     """Every panel of the figures in one column of settings."""
     steps, pulls = ((0.3,), (1.0,)) if quick else (OWN_STEPS, OWN_PULLS)
     return [*_figure2(column, steps), *_figure3(column, steps), *_single_loop(column, steps[:2], pulls)]
 
 
-def _figure2(column: Column, steps: tuple[float, ...]) -> list[Case]:
+def _figure2(column: Column, steps: tuple[float, ...]) -> list[SyntheticCase]:
     rays, made = even_rays(5).tolist(), []
     pmtl = ferero.PMTL(vectors=rays)
     paper: dict[str, Choice] = {
@@ -118,14 +226,14 @@ def _figure2(column: Column, steps: tuple[float, ...]) -> list[Case]:
     for start in ("printed", "released"):
         for method, choice in paper.items():
             choices = (choice,) if column == "paper" else ours[method]
-            wanted = "nothing" if method == "mgda" else "rays"
-            made.append(Case("figure2", start, column, method, wanted, choices, 5))
-        made.append(Case("figure2", start, column, "ferero", "lines", choices, 5, label="FERERO, lines"))
+            preferences = "nothing" if method == "mgda" else "rays"
+            made.append(SyntheticCase("figure2", start, column, method, preferences, choices, 5))
+        made.append(SyntheticCase("figure2", start, column, "ferero", "lines", choices, 5, label="FERERO, lines"))
     return made
 
 
-def _figure3(column: Column, steps: tuple[float, ...]) -> list[Case]:
-    made: list[Case] = []
+def _figure3(column: Column, steps: tuple[float, ...]) -> list[SyntheticCase]:
+    made: list[SyntheticCase] = []
     pmtl = ferero.PMTL(vectors=even_rays(4).tolist())
     paper: dict[str, dict[str, Choice]] = {
         "easy": {
@@ -148,11 +256,11 @@ def _figure3(column: Column, steps: tuple[float, ...]) -> list[Case]:
         for method, choice in methods.items():
             choices = (choice,) if column == "paper" else ours[method]
             A = ASCENT if column == "paper" and method == "ferero" else None  # ours finds a cone by itself
-            made.append(Case("figure3", start, column, method, "rays", choices, 4, A))
+            made.append(SyntheticCase("figure3", start, column, method, "rays", choices, 4, A))
     return made
 
 
-def _single_loop(column: Column, steps: tuple[float, ...], pulls: tuple[float, ...]) -> list[Case]:
+def _single_loop(column: Column, steps: tuple[float, ...], pulls: tuple[float, ...]) -> list[SyntheticCase]:
     panels: list[tuple[str, int, list[list[float]] | None, str, tuple[float, int, float]]] = [
         ("released", 5, None, "as Figure 2", (0.10, 100, 6.0)),
         ("easy", 4, ASCENT, "easy start", (0.06, 100, 6.0)),
@@ -166,11 +274,11 @@ def _single_loop(column: Column, steps: tuple[float, ...], pulls: tuple[float, .
         else:
             methods = [ferero.FereroSA(gamma=1.0, c_h=pull, bound=10.0) for pull in pulls]
             single = tuple(Choice(method, s, OWN_ITER) for method in methods for s in steps)
-        made.append(Case("single-loop", start, column, "ferero-sa", "rays", single, count, A, words))
+        made.append(SyntheticCase("single-loop", start, column, "ferero-sa", "rays", single, count, A, words))
         if column == "ours":
             learned = tuple(Choice(ferero.FereroQG(c_h=pull), s, OWN_ITER) for pull in pulls for s in steps)
             label = f"{words}, learned gramian"
-            made.append(Case("single-loop", start, column, "ferero-qg", "rays", learned, count, A, label))
+            made.append(SyntheticCase("single-loop", start, column, "ferero-qg", "rays", learned, count, A, label))
     return made
 
 
