@@ -1,22 +1,25 @@
-"""What the report of the fairness experiment says."""
+"""The report of the fairness experiment: its sections, and the measures they show."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from statistics import fmean, stdev
 from typing import Any
 
 from ferero_lab.experiments.experiment import Found, Section, Story
-from ferero_lab.experiments.fairness.measures import Measured, excess_over, measure, violation
-from ferero_lab.experiments.fairness.plan import DRIVING, TITLES, Plan
+from ferero_lab.experiments.fairness.plan import DRIVING, TITLES, FairnessPlan
+from ferero_lab.experiments.fairness.train import PARTS
 from ferero_lab.report.panels import FrontPanel, FrontPoint, Line, Lines, Table
 
-__all__ = ["BAR", "tell_story"]
+__all__ = ["excess_over", "measure", "tell_story", "violation"]
 
 BAR = 0.01
 """The largest violation of an asked gap on the people that drive the constraint."""
 
 
-def tell_story(plan: Plan, found: Mapping[str, Found]) -> Story:
+def tell_story(plan: FairnessPlan, found: Mapping[str, Found]) -> Story:
     """The report of the parts that are there.
 
     Args:
@@ -56,7 +59,7 @@ def tell_story(plan: Plan, found: Mapping[str, Found]) -> Story:
 
 
 def _lead(
-    plan: Plan, there: Mapping[str, Found], measured: Mapping[str, Measured], violations: Mapping[str, Any]
+    plan: FairnessPlan, there: Mapping[str, Found], measured: Mapping[str, Measured], violations: Mapping[str, Any]
 ) -> str:
     who = "a synthetic stand-in for UCI Adult" if any(f["data"] == "stand-in" for f in there.values()) else "UCI Adult"
     words = [
@@ -200,7 +203,7 @@ def _plus_minus(mean: float, spread: float) -> str:
     return f"{mean:.4f} ± {spread:.4f}"
 
 
-def _note(plan: Plan, found: Found) -> str:
+def _note(plan: FairnessPlan, found: Found) -> str:
     people = "stand-in, no true people" if found["data"] == "stand-in" else "UCI Adult"
     sizes = found["people"]
     return (
@@ -210,3 +213,62 @@ def _note(plan: Plan, found: Found) -> str:
         "and the batches were set after trials on UCI Adult with seeds 0 to 2, the rest was not searched for. A "
         "decision is yes where the prediction is above a half."
     )
+
+
+Measured = list[dict[str, Any]]
+"""For each bound or weight: "asked", "diverged", and by part and figure a pair of mean and standard deviation."""
+
+
+def measure(found: Found) -> Measured:
+    """Means and standard deviations over seeds, in the order asked for; models that diverged are left out of them."""
+    rows = []
+    for asked in dict.fromkeys(run["asked"] for run in found["runs"]):
+        runs = [run for run in found["runs"] if run["asked"] == asked]
+        kept = [run for run in runs if run["status"] != "diverged"]
+        row: dict[str, Any] = {"asked": asked, "models": len(runs), "diverged": len(runs) - len(kept)}
+        for part in PARTS:
+            row[part] = {
+                name: _spread([run["measured"][part][name] for run in kept]) for name in runs[0]["measured"][part]
+            }
+        rows.append(row)
+    return rows
+
+
+def violation(method: str, found: Found, part: str | None = None) -> float:
+    """By how much the gap exceeds what was asked, at most over bounds and seeds; 0 where it never does.
+
+    Args:
+        method: one of `DRIVING`.
+        found: what its part gave.
+        part: on which people; None for those that drive the constraint.
+    """
+    driving, figure = DRIVING[method]
+    beyond: list[float] = [_gap(run["measured"][part or driving][figure]) - run["asked"] for run in found["runs"]]
+    return max(0.0, *beyond)
+
+
+def excess_over(rows: Measured, front: Measured, figure: str = "log_loss", gap: str = "gap") -> list[float | None]:
+    """How far each point lies above the line through another front's points, on test people, at the same gap.
+
+    Returns:
+        One number a row; None outside the other front's gaps.
+    """
+    line = sorted((row["test"][gap][0], row["test"][figure][0]) for row in front)
+    return [_above(line, row["test"][gap][0], row["test"][figure][0]) for row in rows]
+
+
+def _above(line: Sequence[tuple[float, float]], x: float, y: float) -> float | None:
+    for (x0, y0), (x1, y1) in pairwise(line):
+        if x0 <= x <= x1 and x1 > x0:
+            return y - (y0 + (y1 - y0) * (x - x0) / (x1 - x0))
+    return None
+
+
+def _gap(value: float | None) -> float:
+    return math.inf if value is None or math.isnan(value) else value
+
+
+def _spread(values: Sequence[float]) -> tuple[float, float]:
+    if not values:
+        return math.nan, math.nan
+    return fmean(values), stdev(values) if len(values) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""The fairness experiment as parts that can be kept: one for each way of keeping the gap small."""
+"""The fairness experiment as parts that can be kept: one for each method that keeps the gap small."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from ferero_lab.experiments.experiment import Experiment, Found, Part, Settings, Story
 from ferero_lab.experiments.fairness.plan import GAPS, TITLES, WEIGHTS, read_plan
-from ferero_lab.experiments.fairness.story import tell_story
-from ferero_lab.experiments.fairness.training import load_people, train_method
+from ferero_lab.experiments.fairness.report import tell_story
+from ferero_lab.experiments.fairness.train import load_people, train_method
 
-__all__ = ["EXPERIMENT", "Fairness"]
+__all__ = ["EXPERIMENT"]
 
 
-class Fairness:
+class FairnessExperiment:
     """The paper's first example as a real one: log-loss minimised while two groups' rates stay close."""
 
     name = "fairness"
@@ -32,4 +32,4 @@ class Fairness:
         return tell_story(read_plan(settings), found)
 
 
-EXPERIMENT: Experiment = Fairness()
+EXPERIMENT: Experiment = FairnessExperiment()

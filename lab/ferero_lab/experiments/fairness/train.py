@@ -11,7 +11,7 @@ from torch.nn import functional
 from ferero.fronts import train_front
 from ferero_lab.data import Census, People, adult, adult_like
 from ferero_lab.experiments.experiment import Context, Found, Settings
-from ferero_lab.experiments.fairness.plan import GAPS, WEIGHTS, Plan, preferences
+from ferero_lab.experiments.fairness.plan import GAPS, WEIGHTS, FairnessPlan, preferences
 
 __all__ = ["PARTS", "figures", "group_losses", "load_people", "penalised_losses", "train_method"]
 
@@ -55,12 +55,11 @@ def figures(model: Any, batch: Batch) -> dict[str, Tensor]:
     }
 
 
-def train_method(plan: Plan, method: str, context: Context) -> Found:
+def train_method(plan: FairnessPlan, method: str, context: Context) -> Found:
     """One model for each bound (or weight) and seed."""
     settings, people = context.settings, load_people(context.settings)
     # Evaluated in one batch: a rate is a mean over a group, and means of batches' rates would not add up to it.
     whole = {name: [_tensors(getattr(people, name))] for name in PARTS}
-    wanted = preferences(method)
 
     def schedule(optimizer: torch.optim.Optimizer) -> torch.optim.lr_scheduler.LRScheduler:
         return torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, plan.epochs)
@@ -70,7 +69,7 @@ def train_method(plan: Plan, method: str, context: Context) -> Found:
         lambda _: nn.Sequential(nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, 1)),
         penalised_losses if method == "penalty" else group_losses,
         _tensors(people.train),
-        wanted,
+        preferences(method),
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=plan.step),
         epochs=plan.epochs,
         seeds=plan.seeds,

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from ferero_lab.experiments.emotions.plan import METHODS, PAPER, REFERENCE, TITLES, read_plan
-from ferero_lab.experiments.emotions.story import tell_story
-from ferero_lab.experiments.emotions.training import load_songs, train_constant, train_held_out, train_method
+from ferero_lab.experiments.emotions.report import tell_story
+from ferero_lab.experiments.emotions.train import load_songs, train_constant, train_held_out, train_method
 from ferero_lab.experiments.experiment import Experiment, Found, Part, Settings, Story
 
-__all__ = ["EXPERIMENT", "EmotionsExperiment"]
+__all__ = ["EXPERIMENT"]
 
 
 class EmotionsExperiment:

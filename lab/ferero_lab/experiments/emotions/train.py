@@ -16,10 +16,20 @@ import ferero
 from ferero import Front
 from ferero.fronts import Trained, train_front
 from ferero_lab.data import Emotions, Songs, emotions, emotions_like
-from ferero_lab.experiments.emotions.plan import Plan, make_method, mild_rays, uniform_rays
+from ferero_lab.experiments.emotions.plan import EmotionsPlan, make_method, mild_rays, uniform_rays
 from ferero_lab.experiments.experiment import Context, Found, Settings
 
-__all__ = ["load_songs", "make_network", "song_losses", "train_constant", "train_held_out", "train_method"]
+__all__ = [
+    "CONSTANT_STEP",
+    "HELD_OUT",
+    "NAMES",
+    "load_songs",
+    "make_network",
+    "song_losses",
+    "train_constant",
+    "train_held_out",
+    "train_method",
+]
 
 NAMES = ("amazed", "happy", "relaxing", "quiet", "sad", "angry")
 HELD_OUT = 78  # songs, a fifth of the training songs
@@ -74,7 +84,7 @@ class Job:
     file: str = "models"
 
 
-def train_method(plan: Plan, method: str, context: Context) -> Found:
+def train_method(plan: EmotionsPlan, method: str, context: Context) -> Found:
     """Chooses the step where there are several, then trains every ray and seed.
 
     The choice: training errors (median angle to the ray) of models that a further seed trains on four fifths of the
@@ -98,13 +108,13 @@ def train_method(plan: Plan, method: str, context: Context) -> Found:
     return {**found, "step": step, "search": search}
 
 
-def train_constant(plan: Plan, context: Context) -> Found:
+def train_constant(plan: EmotionsPlan, context: Context) -> Found:
     """FERERO as it comes: Adam with a constant step of 1e-3."""
     job = Job("ferero", CONSTANT_STEP, tuple(range(plan.seeds)), uniform_rays(), is_cosine=False)
     return {**_train(plan, job, context, 0, 1, 1), "step": CONSTANT_STEP}
 
 
-def train_held_out(plan: Plan, context: Context) -> Found:
+def train_held_out(plan: EmotionsPlan, context: Context) -> Found:
     """FERERO for the ten rays and for mild ones, driven by the losses of held-out songs and of training songs.
 
     Once in a short training, which ends before the songs are learned by heart, and once in a full one (not if quick).
@@ -126,7 +136,7 @@ def train_held_out(plan: Plan, context: Context) -> Found:
     return {"cases": found, "data": found[0]["data"]}
 
 
-def _train(plan: Plan, job: Job, context: Context, done: int, share: int, total: int) -> Found:
+def _train(plan: EmotionsPlan, job: Job, context: Context, done: int, share: int, total: int) -> Found:
     """One job, which is ``share`` of ``total`` in the part's progress."""
     settings = context.settings
     songs = load_songs(settings, job.validation)
