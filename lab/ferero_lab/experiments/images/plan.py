@@ -1,9 +1,9 @@
-"""What is trained on the images: data on the device, the network, the losses, and the rays."""
+"""What is compared on the images: data sets with their networks and losses, rays, and the seven methods."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -11,11 +11,28 @@ from typing import Any
 
 from torch import Tensor, nn
 
+import ferero
 from ferero.errors import InputError
+from ferero.methods import Method
 from ferero.preference import Preference, objectives
 from ferero_lab.data import Labelled, LeNet, PairNet, Splits, cross_entropies, digit_pairs, multi_images, unit_range
 
-__all__ = ["KINDS", "NAMES", "PAPER_RAYS", "QUICK", "Task", "accuracies", "fixed_weights", "load_task", "losses", "ray"]
+__all__ = [
+    "KINDS",
+    "METHODS",
+    "NAMES",
+    "PAPER",
+    "PAPER_RAYS",
+    "QUICK",
+    "ImageTask",
+    "accuracies",
+    "chosen_methods",
+    "fixed_weights",
+    "knows_rays",
+    "load_task",
+    "losses",
+    "ray",
+]
 
 NAMES = ("left", "right")
 QUICK = "digits"
@@ -47,7 +64,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Task:
+class ImageTask:
     """A training that only lacks method, preferences and step.
 
     Attributes:
@@ -68,7 +85,7 @@ class Task:
 
 
 @lru_cache(maxsize=1)
-def load_task(kind: str, folder: Path | None, *, validation: int, patches: bool) -> Task:
+def load_task(kind: str, folder: Path | None, *, validation: int, patches: bool) -> ImageTask:
     """The data in memory and the network that goes with them.
 
     Args:
@@ -85,8 +102,8 @@ def load_task(kind: str, folder: Path | None, *, validation: int, patches: bool)
     return _made(kind, lambda seed: LeNet(seed=seed, patches=patches), data, 256)
 
 
-def _made(kind: str, model: Callable[[int], nn.Module], data: Splits, batch: int) -> Task:
-    return Task(kind, model, _pair(data.train), _pair(data.validation), _pair(data.test), batch)
+def _made(kind: str, model: Callable[[int], nn.Module], data: Splits, batch: int) -> ImageTask:
+    return ImageTask(kind, model, _pair(data.train), _pair(data.validation), _pair(data.test), batch)
 
 
 def _pair(part: Labelled) -> tuple[Tensor, Tensor]:
@@ -116,3 +133,40 @@ def fixed_weights(left: float) -> Preference:
     """Nothing but the order of ``left * f_left + (1 - left) * f_right``."""
     f = objectives(*NAMES)
     return Preference(f, [], minimize=left * f.left + (1 - left) * f.right)
+
+
+METHODS: dict[str, Method[Any]] = {
+    "LS": ferero.LinearScalarization(),
+    "MGDA": ferero.MGDA(solver="batched"),
+    "PMTL": ferero.PMTL(solver="batched"),
+    "EPO": ferero.EPO(solver="batched"),
+    "XWC-MGDA": ferero.XWCMGDA(solver="batched"),
+    "STch": ferero.SmoothTchebycheff(),
+    "FERERO": ferero.FereroPI(),
+}
+"""FERERO is its single loop in the tracked form; XWC-MGDA is our reading of that method."""
+
+PAPER: dict[str, Method[Any]] = {
+    "LS": ferero.LinearScalarization(),
+    "FERERO": ferero.FereroSA(gamma=1e-4, c_h=0.5, domain="simplex"),
+}
+"""As the paper runs them; FERERO is Algorithm 3 with its sign mended."""
+
+
+def chosen_methods(known: dict[str, Method[Any]], names: Sequence[str]) -> dict[str, Method[Any]]:
+    """Those of a selection; all for an empty one.
+
+    Raises:
+        InputError: a name that there is not.
+    """
+    by_name = {name.lower(): name for name in known}
+    for name in names:
+        if name.lower() not in by_name:
+            raise InputError(f"--methods: expected {', '.join(known)}, found {name!r}.")
+    wanted = [by_name[name.lower()] for name in names] or list(known)
+    return {name: known[name] for name in known if name in wanted}
+
+
+def knows_rays(method: Method[Any]) -> bool:
+    """Whether the method can be asked for a ray; MGDA goes to some point of the front."""
+    return method.understands(ferero.Preference.ray([1.0, 1.0])) is None

@@ -1,4 +1,4 @@
-"""The figures of a run on the images: ray errors, hypervolumes, levels, from what the parts kept."""
+"""The measures of a run on the images: ray errors, hypervolumes, levels, from what the parts kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 from ferero.fronts import hypervolume, ray_error
 from ferero_lab.experiments.experiment import Found
 from ferero_lab.experiments.images.oracle import Tried, closest, level
-from ferero_lab.experiments.images.tasks import KINDS, NAMES
+from ferero_lab.experiments.images.plan import KINDS, NAMES
 
 __all__ = [
     "accuracy",
@@ -31,7 +31,7 @@ __all__ = [
 
 Model = dict[str, Any]
 _THRESHOLD = re.compile(rf"({'|'.join(NAMES)}) <= ([0-9.]+)")
-_MODELS = ("models", "wishes", "fixed")
+_MODELS = ("models", "preferences", "fixed")
 _NUMBERS = ("losses", "evaluated", "weights", "path")
 
 
@@ -115,7 +115,7 @@ def levels(part: Found) -> list[dict[str, float]]:
     found = []
     for degrees in part["rays"]:
         best = closest(tried, degrees)
-        steered = next(w for w in part["wishes"] if w["wish"] == f"ray at {degrees:g}" and w["seed"] == 0)
+        steered = next(one for one in part["preferences"] if one["name"] == f"ray at {degrees:g}" and one["seed"] == 0)
         found.append(
             {
                 "degrees": degrees,
@@ -133,21 +133,21 @@ def levels(part: Found) -> list[dict[str, float]]:
 def prices(part: Found) -> list[dict[str, Any]]:
     """For every threshold: the loss that was minimised over that of the best fixed weights which keep it (seed 0)."""
     tried, found = tried_of(part), []
-    for wish in part["wishes"]:
-        match = _THRESHOLD.search(wish["preference"])
-        if match is None or wish["seed"] != 0:
+    for one in part["preferences"]:
+        match = _THRESHOLD.search(one["preference"])
+        if match is None or one["seed"] != 0:
             continue
         bounded = NAMES.index(match[1])
         bound, other = float(match[2]), 1 - bounded
-        best = min((one.losses[other] for one in tried if one.losses[bounded] <= bound), default=math.nan)
+        best = min((fixed.losses[other] for fixed in tried if fixed.losses[bounded] <= bound), default=math.nan)
         found.append(
             {
-                "wish": wish["wish"],
+                "name": one["name"],
                 "bound": bound,
-                "bounded": wish["losses"][bounded],
-                "minimized": wish["losses"][other],
+                "bounded": one["losses"][bounded],
+                "minimized": one["losses"][other],
                 "fixed": best,
-                "ratio": wish["losses"][other] / best,
+                "ratio": one["losses"][other] / best,
             }
         )
     return found

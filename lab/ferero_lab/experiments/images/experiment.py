@@ -1,24 +1,35 @@
-"""What is run: with the paper's settings, with ours, and in a small form that needs no download."""
+"""The experiment on the images: its parts with our settings, with the paper's, and in a small form without download."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import ferero
 from ferero.errors import InputError
 from ferero.fronts import Front, Trained
-from ferero_lab.experiments.experiment import Context, Found, Part, Settings
-from ferero_lab.experiments.images.methods import METHODS, PAPER, chosen_methods, knows_rays
-from ferero_lab.experiments.images.oracle import attainable_wishes, find_oracles, tried_data
-from ferero_lab.experiments.images.tasks import KINDS, NAMES, PAPER_RAYS, QUICK, Task, load_task, ray
-from ferero_lab.experiments.images.timing import time_steps
-from ferero_lab.experiments.images.training import Recipe, models_of, train
+from ferero_lab.experiments.experiment import Context, Experiment, Found, Part, Settings, Story
+from ferero_lab.experiments.images.oracle import attainable_preferences, find_oracles, tried_data
+from ferero_lab.experiments.images.plan import (
+    KINDS,
+    METHODS,
+    NAMES,
+    PAPER,
+    PAPER_RAYS,
+    QUICK,
+    ImageTask,
+    chosen_methods,
+    knows_rays,
+    load_task,
+    ray,
+)
+from ferero_lab.experiments.images.report import tell_story
+from ferero_lab.experiments.images.train import Recipe, models_of, time_steps, train
 
-__all__ = ["image_parts"]
+__all__ = ["EXPERIMENT"]
 
 RATES = {"ours": (0.1, 0.3, 1.0), "quick": (0.3, 1.0, 3.0)}
 SEARCH_EPOCHS = {"ours": 2, "quick": 12}
@@ -27,26 +38,44 @@ EPOCHS = {"ours": 8, "paper": 100, "quick": 50}
 SEEDS = {"ours": 3, "paper": 5, "quick": 2}
 
 
-def image_parts(settings: Settings) -> list[Part]:
-    """Those of the settings.
+class ImagesExperiment:
+    """Two labels an image: the paper's three data sets, seven methods, rays and other preferences."""
 
-    Raises:
-        InputError: a data set or a method that there is not.
-    """
-    kinds = _chosen_kinds(settings)
-    known = PAPER if settings.mode == "paper" else METHODS
-    methods = chosen_methods(known, settings.methods)
-    parts = []
-    for kind in kinds:
-        title = KINDS[kind].title
-        if settings.mode != "paper":
-            parts.append(Part(f"{kind}-fixed", f"{title}: fixed weights, and wishes", partial(_fixed, kind)))
-        for name in methods:
-            run = _paper if settings.mode == "paper" else _compared
-            parts.append(Part(f"{kind}-{name}", f"{title}: {name}", partial(run, kind, name)))
-    if settings.device.startswith("cuda") and settings.mode == "ours":
-        parts.append(Part("time", "time of a step", partial(_timed, kinds[0]), alone=True))
-    return parts
+    name = "images"
+    summary = "Multi-MNIST, Multi-Fashion and Multi-Fashion+MNIST: seven methods on rays, FERERO on other preferences"
+    defaults: Mapping[str, Any] = {
+        "epochs": EPOCHS,
+        "seeds": SEEDS,
+        "rays": PAPER_RAYS,
+        "rates": RATES,
+        "search_epochs": SEARCH_EPOCHS,
+        "validation": VALIDATION,
+    }
+
+    def parts(self, settings: Settings) -> Sequence[Part]:
+        """For each data set its fixed weights and each method; on a GPU also the time of a step.
+
+        Raises:
+            InputError: a data set or a method that there is not.
+        """
+        kinds = _chosen_kinds(settings)
+        is_paper = settings.mode == "paper"
+        methods = chosen_methods(PAPER if is_paper else METHODS, settings.methods)
+        parts = []
+        for kind in kinds:
+            title = KINDS[kind].title
+            if not is_paper:
+                parts.append(Part(f"{kind}-fixed", f"{title}: fixed weights, and preferences", partial(_fixed, kind)))
+            for name in methods:
+                run = _paper if is_paper else _compared
+                parts.append(Part(f"{kind}-{name}", f"{title}: {name}", partial(run, kind, name)))
+        if settings.device.startswith("cuda") and settings.mode == "ours":
+            parts.append(Part("time", "time of a step", partial(_timed, kinds[0]), alone=True))
+        return parts
+
+    def story(self, settings: Settings, found: Mapping[str, Found]) -> Story:
+        """The report of the parts that are there."""
+        return tell_story(settings, found)
 
 
 def _chosen_kinds(settings: Settings) -> list[str]:
@@ -57,7 +86,7 @@ def _chosen_kinds(settings: Settings) -> list[str]:
     return [kind for kind in known if kind in settings.only or not settings.only]
 
 
-def _task(kind: str, settings: Settings) -> Task:
+def _task(kind: str, settings: Settings) -> ImageTask:
     on_gpu = settings.device.startswith("cuda")
     return load_task(kind, settings.data, validation=0 if settings.mode == "paper" else VALIDATION, patches=on_gpu)
 
@@ -69,9 +98,6 @@ def _recipe(settings: Settings, rate: float, *, decay: bool = True, is_large: bo
 
 def _seeds(settings: Settings) -> tuple[int, ...]:
     return tuple(range(settings.seeds or SEEDS[settings.mode]))
-
-
-# the parts ---------------------------------------------------------------------------------------------------
 
 
 def _paper(kind: str, name: str, context: Context) -> Found:
@@ -98,10 +124,9 @@ def _compared(kind: str, name: str, context: Context) -> Found:
     """Ours: the step chosen from three on held-out images with one seed, then all seeds with it."""
     settings, method = context.settings, METHODS[name]
     task, rays = _task(kind, settings), PAPER_RAYS
-    wished = rays if knows_rays(method) else rays[:1]
-    preferences = [
-        ray(degrees) if knows_rays(method) else ferero.Preference.pareto(2, names=NAMES) for degrees in wished
-    ]
+    preferences = [ray(degrees) for degrees in rays]
+    if not knows_rays(method):
+        preferences = [ferero.Preference.pareto(2, names=NAMES)]
     search = _searched(task, name, preferences, rays, context)
     rate = min(search, key=lambda one: one["achieved"])["rate"]
     recipe = _recipe(settings, rate, is_large=len(preferences) > 1)
@@ -120,9 +145,9 @@ def _compared(kind: str, name: str, context: Context) -> Found:
 
 
 def _searched(
-    task: Task, name: str, preferences: Sequence[ferero.Preference], rays: Sequence[float], context: Context
+    task: ImageTask, name: str, preferences: Sequence[ferero.Preference], rays: Sequence[float], context: Context
 ) -> list[dict[str, float]]:
-    """For each rate the mean over the rays of ``max_i f_i / r_i`` on held-out images: what every method wants small."""
+    """For each rate the mean over the rays of ``max_i f_i / r_i`` on held-out images: what every method makes small."""
     aims = [[degrees] for degrees in rays] if knows_rays(METHODS[name]) else [list(rays)]
     mode, rates = context.settings.mode, RATES[context.settings.mode]
     epochs = min(SEARCH_EPOCHS[mode], context.settings.epochs or SEARCH_EPOCHS[mode])
@@ -156,17 +181,19 @@ def _achieved(figures: dict[str, float], degrees: float) -> float:
 
 
 def _fixed(kind: str, context: Context) -> Found:
-    """Fixed weights for every ray, each task alone, and FERERO on wishes that fixed weights show to be attainable."""
+    """Fixed weights for every ray, each task alone, and FERERO on preferences that fixed weights show attainable."""
     settings = context.settings
     task, rays = _task(kind, settings), PAPER_RAYS
     recipe = _recipe(settings, RATES[settings.mode][1])
     tried, seconds = find_oracles(task, rays, recipe, 0, context, rounds=2)
-    wishes = {**{f"ray at {degrees:g}": ray(degrees) for degrees in rays}, **attainable_wishes(tried)}
+    preferences = {**{f"ray at {degrees:g}": ray(degrees) for degrees in rays}, **attainable_preferences(tried)}
     models = []
-    for begin in range(0, len(wishes), len(rays)):  # as many at a time as in the comparison: nothing is compiled anew
-        some = dict(list(wishes.items())[begin : begin + len(rays)])
+    for begin in range(
+        0, len(preferences), len(rays)
+    ):  # as many at a time as in the comparison: nothing is compiled anew
+        some = dict(list(preferences.items())[begin : begin + len(rays)])
         front, more = train(
-            task, METHODS["FERERO"], list(some.values()), recipe, _seeds(settings), context, name=f"wishes-{begin}"
+            task, METHODS["FERERO"], list(some.values()), recipe, _seeds(settings), context, name=f"preferences-{begin}"
         )
         models += _labelled(front, list(some), len(_seeds(settings)))
         seconds += more
@@ -176,14 +203,14 @@ def _fixed(kind: str, context: Context) -> Found:
         "rate": recipe.rate,
         "epochs": recipe.epochs,
         "fixed": tried_data(tried),
-        "wishes": models,
+        "preferences": models,
         "seconds": seconds,
     }
 
 
 def _labelled(front: Front[Trained], labels: list[str], seeds: int) -> list[dict[str, Any]]:
     models = models_of(front)
-    return [{"wish": labels[k // seeds], **model} for k, model in enumerate(models)]
+    return [{"name": labels[k // seeds], **model} for k, model in enumerate(models)]
 
 
 def _timed(kind: str, context: Context) -> Found:
@@ -191,3 +218,6 @@ def _timed(kind: str, context: Context) -> Found:
     begin = time.perf_counter()
     found = time_steps(_task(kind, context.settings), context)
     return {**found, "seconds": time.perf_counter() - begin}
+
+
+EXPERIMENT: Experiment = ImagesExperiment()
