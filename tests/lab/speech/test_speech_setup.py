@@ -8,7 +8,7 @@ from tests.lab.speech.tiny import CPU, tiny_model, tiny_sets
 
 from ferero_lab.report import to_json
 from ferero_lab.speech.experiment.losses import NAMES, held_out_sums
-from ferero_lab.speech.experiment.measuring import measure, transcripts
+from ferero_lab.speech.experiment.speech_setup import measure, transcripts
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")

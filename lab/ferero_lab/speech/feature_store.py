@@ -18,7 +18,7 @@ from torch import Tensor
 from ferero.files import write_whole
 from ferero_lab.speech.corpora.corpus import Skipped
 
-__all__ = ["FeatureStore", "digest", "stored"]
+__all__ = ["FeatureStore", "Made", "digest", "stored"]
 
 Made = tuple[str, Tensor | str]
 

@@ -1,4 +1,4 @@
-"""Word and character error rates over a set of utterances, and how sure they are."""
+"""Word and character error rates over a set of utterances, with standard errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from ferero.errors import InputError, MissingExtraError
 
-__all__ = ["ErrorRate", "error_rate"]
+__all__ = ["error_rate"]
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from ferero_lab.speech.corpora.alphabet import OTHER, Alphabet
 from ferero_lab.speech.corpora.audio import wav_bytes
 from ferero_lab.speech.corpora.corpus import Utterance
 from ferero_lab.speech.ctc import frames_needed
+from ferero_lab.speech.feature_store import digest, stored
 from ferero_lab.speech.features import log_mel
 from ferero_lab.speech.prepare import prepare
-from ferero_lab.speech.store import digest, stored
 
 pytest.importorskip("soundfile")
 LETTERS = {"en": Alphabet.letters()}

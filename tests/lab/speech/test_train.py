@@ -9,11 +9,11 @@ import torch
 from tests.lab.speech.tiny import tiny_model, tiny_schedule, tiny_sets, tiny_training
 
 from ferero.errors import InputError, NonFiniteError
-from ferero_lab.speech.experiment import drivers, wishes
-from ferero_lab.speech.experiment import training as module
+from ferero_lab.speech.experiment import plan
+from ferero_lab.speech.experiment import train as module
 from ferero_lab.speech.experiment.losses import held_out_sums, training_losses
-from ferero_lab.speech.experiment.training import Schedule
-from ferero_lab.speech.experiment.wishes import Levels
+from ferero_lab.speech.experiment.plan import Levels
+from ferero_lab.speech.experiment.train import Schedule
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")
@@ -23,9 +23,9 @@ def parameters_of(training):
     return torch.cat([each.detach().flatten() for each in training.model.parameters()])
 
 
-def but_for_seconds(course):
+def but_for_seconds(trajectory):
     """As text, in which every float has all its digits and NaN is NaN."""
-    return repr({key: value for key, value in vars(course).items() if key != "seconds"})
+    return repr({key: value for key, value in vars(trajectory).items() if key != "seconds"})
 
 
 def break_off(training, after):
@@ -50,15 +50,15 @@ def test_a_resumed_run_is_bit_for_bit_the_run_that_was_not_broken_off(name, tmp_
     broken.save(tmp_path / "training.pt")
     torch.manual_seed(99)
     other = tiny_training(name, model=tiny_model(tiny_sets(), seed=5))
-    course = other.run(tmp_path / "training.pt")
+    trajectory = other.run(tmp_path / "training.pt")
     assert other.done == whole.done == 12
     assert torch.equal(parameters_of(other), parameters_of(whole))
     assert not torch.equal(parameters_of(other), parameters_of(broken))
-    assert but_for_seconds(course) == but_for_seconds(whole.course)
-    assert course.steps == [0, 5, 10, 12]
+    assert but_for_seconds(trajectory) == but_for_seconds(whole.trajectory)
+    assert trajectory.steps == [0, 5, 10, 12]
     for key in ("held_out", "training", "weights"):
-        assert [len(row) for row in getattr(course, key)] == [3] * 4
-    assert [len(row) for row in course.multipliers] == [2 if name.startswith("ferero") else 0] * 4
+        assert [len(row) for row in getattr(trajectory, key)] == [3] * 4
+    assert [len(row) for row in trajectory.multipliers] == [2 if name.startswith("ferero") else 0] * 4
 
 
 @pytest.mark.parametrize("at", [5, 12])
@@ -68,12 +68,12 @@ def test_a_checkpoint_at_a_look_or_at_the_end_looks_once(at, tmp_path):
     broken = tiny_training()
     while broken.done < at:
         if broken.done % 5 == 0:
-            broken._look()
+            broken._evaluate()
         broken.model.train()
         broken.step()
     broken.save(tmp_path / "training.pt")
-    course = tiny_training().run(tmp_path / "training.pt")
-    assert but_for_seconds(course) == but_for_seconds(whole.course)
+    trajectory = tiny_training().run(tmp_path / "training.pt")
+    assert but_for_seconds(trajectory) == but_for_seconds(whole.trajectory)
 
 
 def losses_of(training):
@@ -87,28 +87,28 @@ def judged(levels, **changes):
     return training
 
 
-def levels_at(course, look):
-    _, zh, en = course.held_out[look]
+def levels_at(trajectory, look):
+    _, zh, en = trajectory.held_out[look]
     return Levels(cpc=100.0, gap=zh - en)
 
 
 @pytest.fixture(scope="module")
 def looked_at():
     """Looks after 0, 2, .., 12 steps of 12; those after 8, 10 and 12 are in the last third. No two gaps are alike."""
-    course = judged(None).run()
-    gaps = sorted(zh - en for _, zh, en in course.held_out)
+    trajectory = judged(None).run()
+    gaps = sorted(zh - en for _, zh, en in trajectory.held_out)
     assert min(b - a for a, b in pairwise(gaps)) > 1e-5
-    assert course.kept == 12
-    return course
+    assert trajectory.kept == 12
+    return trajectory
 
 
 @pytest.mark.parametrize("look", [4, 5, 6])
 def test_under_levels_the_late_look_that_holds_them_is_kept(look, looked_at, monkeypatch):
-    monkeypatch.setattr(wishes, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(plan, "TOLERANCE", 1e-6)
     training = judged(levels_at(looked_at, look))
-    course = training.run()
-    assert course.held_out == looked_at.held_out
-    assert course.kept == 2 * look
+    trajectory = training.run()
+    assert trajectory.held_out == looked_at.held_out
+    assert trajectory.kept == 2 * look
     assert losses_of(training) == pytest.approx(looked_at.held_out[look], rel=1e-6)
 
 
@@ -121,14 +121,14 @@ def test_under_levels_the_late_look_that_holds_them_is_kept(look, looked_at, mon
     ],
 )
 def test_else_the_last_is_kept(tolerance, looked_at, monkeypatch):
-    monkeypatch.setattr(wishes, "TOLERANCE", tolerance)
+    monkeypatch.setattr(plan, "TOLERANCE", tolerance)
     training = judged(levels_at(looked_at, 3))
     assert training.run().kept == 12
     assert losses_of(training) == pytest.approx(looked_at.held_out[-1], rel=1e-6)
 
 
 def test_what_is_kept_survives_a_break(looked_at, tmp_path, monkeypatch):
-    monkeypatch.setattr(wishes, "TOLERANCE", 1e-6)
+    monkeypatch.setattr(plan, "TOLERANCE", 1e-6)
     levels = levels_at(looked_at, 4)
     broken = judged(levels)
     break_off(broken, 9)
@@ -143,20 +143,20 @@ def test_it_is_saved_on_the_way_and_told_how_far_it_is(tmp_path, monkeypatch):
     told = []
     path = tmp_path / "folder" / "training.pt"
     training = tiny_training()
-    course = training.run(path, lambda *where: told.append(where))
+    trajectory = training.run(path, lambda *where: told.append(where))
     assert told == [(0, 12), (5, 12), (10, 12), (12, 12)]
     assert path.is_file()
     again = tiny_training()
     again.load(path)
     assert again.done == 12
     assert torch.equal(parameters_of(again), parameters_of(training))
-    assert course.seconds >= again.course.seconds > 0
+    assert trajectory.seconds >= again.trajectory.seconds > 0
 
 
 def test_seconds_add_up(tmp_path):
     first = tiny_training()
     first.step()
-    first.course.seconds = 1000.0
+    first.trajectory.seconds = 1000.0
     first.save(tmp_path / "training.pt")
     assert 1000 < tiny_training().run(tmp_path / "training.pt").seconds < 1060
 
@@ -208,10 +208,10 @@ def test_training_losses_are_told_apart_from_the_held_out_ones(name, monkeypatch
         seen.append(losses.tolist())
         return losses, counts
 
-    monkeypatch.setattr(drivers, "training_losses", noted)
-    course = tiny_training(name, steps=10).run()
+    monkeypatch.setattr(module, "training_losses", noted)
+    trajectory = tiny_training(name, steps=10).run()
     lowest, highest = torch.tensor(seen).amin(dim=0), torch.tensor(seen).amax(dim=0)
-    for told, held_out in zip(course.training[1:], course.held_out[1:], strict=True):
+    for told, held_out in zip(trajectory.training[1:], trajectory.held_out[1:], strict=True):
         assert told != pytest.approx(held_out, rel=1e-3)
         assert ((torch.tensor(told) >= lowest) & (torch.tensor(told) <= highest)).all()
 
@@ -220,7 +220,7 @@ def test_a_look_leaves_the_random_numbers_and_the_mode_alone():
     training = tiny_training()
     training.model.train()
     before = torch.get_rng_state(), training._generator.get_state()
-    training._look()
+    training._evaluate()
     assert torch.equal(torch.get_rng_state(), before[0])
     assert torch.equal(training._generator.get_state(), before[1])
     assert training.model.training
@@ -238,8 +238,8 @@ def test_a_parameter_that_is_nan_stops_the_run_and_says_when(name, head):
         training.step()
     assert torch.equal(parameters_of(training).isnan(), before.isnan())
     with pytest.raises(NonFiniteError, match=re.escape("the held-out losses after 1 steps: expected finite numbers")):
-        training._look()
-    assert training.course.steps == []
+        training._evaluate()
+    assert training.trajectory.steps == []
 
 
 def test_a_checkpoint_that_is_damaged_is_refused(tmp_path):
@@ -281,8 +281,8 @@ def test_the_gap_goes_where_it_is_wanted():
 
     def tuned(name, levels):
         model = deepcopy(start.model)
-        course = tiny_training(name, levels=levels, model=model, steps=120, every=10, rate=3e-3).run()
-        (cpc, zh, en), weights = course.held_out[-1], course.weights[-1]
+        trajectory = tiny_training(name, levels=levels, model=model, steps=120, every=10, rate=3e-3).run()
+        (cpc, zh, en), weights = trajectory.held_out[-1], trajectory.weights[-1]
         return cpc, zh - en, weights[1] - weights[2]
 
     cpc, usual, _ = tuned("ls", None)
@@ -296,5 +296,5 @@ def test_the_gap_goes_where_it_is_wanted():
 
 def test_the_last_look_at_the_held_out_losses_is_what_the_controller_knows():
     training = tiny_training("ferero", every=4)
-    course = training.run()
-    assert training.driver._steer.losses.tolist() == pytest.approx(course.held_out[-1])
+    trajectory = training.run()
+    assert training.driver._steer.losses.tolist() == pytest.approx(trajectory.held_out[-1])

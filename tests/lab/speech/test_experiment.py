@@ -7,8 +7,7 @@ from ferero_lab.experiments.run_folder import RunFolder
 from ferero_lab.experiments.runner import run_experiment
 from ferero_lab.speech.experiment import EXPERIMENT
 from ferero_lab.speech.experiment.parts import runs_of
-from ferero_lab.speech.experiment.plan import read_plan
-from ferero_lab.speech.experiment.wishes import Levels
+from ferero_lab.speech.experiment.plan import Levels, read_plan
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")

@@ -7,12 +7,11 @@ from typing import Any
 
 from ferero_lab.experiments.experiment import Experiment, Found, Part, Settings, Story
 from ferero_lab.speech.experiment.parts import make_parts
-from ferero_lab.speech.experiment.plan import Plan, read_plan
+from ferero_lab.speech.experiment.plan import METHODS, SpeechPlan, read_plan
+from ferero_lab.speech.experiment.report import tell_story
 from ferero_lab.speech.experiment.sets import check_there
-from ferero_lab.speech.experiment.story import tell_story
-from ferero_lab.speech.experiment.wishes import METHODS
 
-__all__ = ["EXPERIMENT", "SpeechExperiment"]
+__all__ = ["EXPERIMENT"]
 
 
 class SpeechExperiment:
@@ -31,7 +30,7 @@ class SpeechExperiment:
     def story(self, settings: Settings, found: Mapping[str, Found]) -> Story:
         """The report of what was run, by the plan that it was run by."""
         kept = next((part["plan"] for part in found.values() if "plan" in part), None)
-        return tell_story(read_plan(settings) if kept is None else Plan.from_dict(kept), found)
+        return tell_story(read_plan(settings) if kept is None else SpeechPlan.from_dict(kept), found)
 
 
 EXPERIMENT: Experiment = SpeechExperiment()

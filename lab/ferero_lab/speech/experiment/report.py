@@ -1,4 +1,4 @@
-"""What the report of the speech experiment says."""
+"""The report of the speech experiment: which sections, what was to be reached, and the lead."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any
 
 from ferero_lab.experiments.experiment import Found, Section, Story
-from ferero_lab.speech.experiment.listening import sentence_sections
 from ferero_lab.speech.experiment.measures import (
     against,
     constraint_rows,
@@ -17,18 +16,18 @@ from ferero_lab.speech.experiment.measures import (
     summary,
     sweep_rows,
 )
-from ferero_lab.speech.experiment.plan import Plan
+from ferero_lab.speech.experiment.plan import TITLES, TOLERANCE, SpeechPlan
 from ferero_lab.speech.experiment.sections import (
     constraint_section,
-    course_section,
     data_section,
     error_section,
     search_section,
     steering_section,
     sweep_section,
     timing_section,
+    trajectory_section,
 )
-from ferero_lab.speech.experiment.wishes import TITLES, TOLERANCE
+from ferero_lab.speech.experiment.sentences import sentence_sections
 
 __all__ = ["tell_story"]
 
@@ -41,7 +40,7 @@ UNSEEN = 25.0
 _HOPELESS = 80.0
 
 
-def tell_story(plan: Plan, found: Mapping[str, Found]) -> Story:
+def tell_story(plan: SpeechPlan, found: Mapping[str, Found]) -> Story:
     """The report of the parts that are there.
 
     Args:
@@ -56,7 +55,7 @@ def tell_story(plan: Plan, found: Mapping[str, Found]) -> Story:
     return Story("Two languages under two constraints", lead, sections, measures)
 
 
-def _measures(plan: Plan, found: Mapping[str, Found], runs: Mapping[str, Sequence[Found]]) -> dict[str, Any]:
+def _measures(plan: SpeechPlan, found: Mapping[str, Found], runs: Mapping[str, Sequence[Found]]) -> dict[str, Any]:
     measures: dict[str, Any] = {"plan": asdict(plan), "methods": {name: summary(each) for name, each in runs.items()}}
     if "start" in runs:
         kept = ("corpus", "parameters", "sizes", "hours", "symbols", "skipped")
@@ -77,7 +76,7 @@ def _measures(plan: Plan, found: Mapping[str, Found], runs: Mapping[str, Sequenc
     return measures | {"bars": _bars(plan, measures)}
 
 
-def _bars(plan: Plan, measures: Mapping[str, Any]) -> dict[str, Any]:
+def _bars(plan: SpeechPlan, measures: Mapping[str, Any]) -> dict[str, Any]:
     """What was to be reached, and whether it was."""
     bars: dict[str, Any] = {}
     if "ferero" in measures.get("constraints", {}):
@@ -106,7 +105,9 @@ def _against_bar(versus: Mapping[str, Any]) -> dict[str, Any]:
     return {"value": difference, "standard_error": error, "has_smaller_gap": closer, "is_met": is_met}
 
 
-def _method_sections(plan: Plan, runs: Mapping[str, Sequence[Found]], measures: Mapping[str, Any]) -> list[Section]:
+def _method_sections(
+    plan: SpeechPlan, runs: Mapping[str, Sequence[Found]], measures: Mapping[str, Any]
+) -> list[Section]:
     sections = []
     if runs:
         hours = sum(measures["data"]["hours"].values()) if "data" in measures else None
@@ -115,14 +116,14 @@ def _method_sections(plan: Plan, runs: Mapping[str, Sequence[Found]], measures: 
         sections.append(constraint_section(plan, measures["constraints"]))
     shown = {name: runs[name][0] for name in ("ls", "ferero") if name in runs}
     if shown:
-        sections.append(course_section(shown, levels_by_seed(runs).get(0)))
+        sections.append(trajectory_section(shown, levels_by_seed(runs).get(0)))
     if "ferero" in shown:
         sections.append(steering_section(shown["ferero"]))
     return sections
 
 
 def _other_sections(
-    plan: Plan, found: Mapping[str, Found], start: Found | None, measures: Mapping[str, Any]
+    plan: SpeechPlan, found: Mapping[str, Found], start: Found | None, measures: Mapping[str, Any]
 ) -> list[Section]:
     sections, bars = [], measures["bars"]
     if "sweep" in measures:
@@ -138,7 +139,7 @@ def _other_sections(
     return sections
 
 
-def _what(plan: Plan, start: Found | None, runs: Mapping[str, Sequence[Found]]) -> str:
+def _what(plan: SpeechPlan, start: Found | None, runs: Mapping[str, Sequence[Found]]) -> str:
     if start is None:
         return "" if runs else "Nothing was trained yet."
     hours = start["hours"]
@@ -156,7 +157,7 @@ def _what(plan: Plan, start: Found | None, runs: Mapping[str, Sequence[Found]]) 
     return f"{words} Tuned from its pre-trained weights by {named}; {seeds} seed{'s' * (seeds != 1)}."
 
 
-def _errors(plan: Plan, measures: Mapping[str, Any]) -> str:
+def _errors(plan: SpeechPlan, measures: Mapping[str, Any]) -> str:
     methods = measures["methods"]
     if not methods:
         return ""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ferero.errors import InputError, MissingExtraError
-from ferero_lab.speech.error_rates import error_rate
+from ferero_lab.speech.error_rate import error_rate
 
 pytest.importorskip("jiwer")
 

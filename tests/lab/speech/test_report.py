@@ -15,12 +15,12 @@ from ferero_lab.report import to_json
 from ferero_lab.report.panels import Heat, Lines, Table
 from ferero_lab.report.story_files import story_files
 from ferero_lab.speech.corpora import words_like
-from ferero_lab.speech.encoder import SIZES, ConformerSize
 from ferero_lab.speech.experiment import sets
-from ferero_lab.speech.experiment.bench import start_key
 from ferero_lab.speech.experiment.parts import make_parts
-from ferero_lab.speech.experiment.plan import Plan, read_plan
-from ferero_lab.speech.experiment.story import tell_story
+from ferero_lab.speech.experiment.plan import SpeechPlan, read_plan
+from ferero_lab.speech.experiment.report import tell_story
+from ferero_lab.speech.experiment.speech_setup import start_key
+from ferero_lab.speech.recogniser import SIZES, ConformerSize
 
 SETTINGS = Settings(mode="quick")
 PLAN = replace(read_plan(SETTINGS), mode="ours", corpus="sentences", seeds=2, tuning=15, rates=(1e-4, 2e-4))
@@ -292,7 +292,7 @@ def test_any_part_may_be_missing_or_alone(key: str) -> None:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[Plan]:
+def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[SpeechPlan]:
     """Everything, with three speakers, a conformer of one block, and one pass each."""
     size = ConformerSize(blocks=1, width=16, heads=2, kernel=7, inner=16, channels=4)
     monkeypatch.setitem(SIZES, "tiny", size)
@@ -305,7 +305,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[Plan]:
     sets._corpus.cache_clear()
 
 
-def test_the_parts_give_what_the_report_reads(tmp_path: Path, tiny: Plan) -> None:
+def test_the_parts_give_what_the_report_reads(tmp_path: Path, tiny: SpeechPlan) -> None:
     found: dict[str, Found] = {}
     for part in make_parts(tiny):
         folder = tmp_path / part.key

@@ -9,9 +9,8 @@ from tests.lab.speech.tiny import CPU, LEVELS, tiny_model, tiny_sets
 from torch import nn
 
 import ferero
-from ferero_lab.speech.experiment.drivers import driver_for
 from ferero_lab.speech.experiment.losses import NAMES, draw, training_losses
-from ferero_lab.speech.experiment.wishes import (
+from ferero_lab.speech.experiment.plan import (
     METHODS,
     TITLES,
     Levels,
@@ -19,6 +18,7 @@ from ferero_lab.speech.experiment.wishes import (
     method_named,
     preference_of,
 )
+from ferero_lab.speech.experiment.train import driver_for
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")

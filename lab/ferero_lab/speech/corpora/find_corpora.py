@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ferero.errors import InputError
-from ferero_lab.speech.corpora.aishell import read_aishell
 from ferero_lab.speech.corpora.corpus import Corpus
-from ferero_lab.speech.corpora.librispeech import LIBRISPEECH_SPLITS, read_librispeech
-from ferero_lab.speech.corpora.listed import read_listed
+from ferero_lab.speech.corpora.readers import LIBRISPEECH_SPLITS, read_aishell, read_librispeech, read_listed
 
-__all__ = ["CORPORA", "find_corpora"]
+__all__ = ["find_corpora"]
 
 CORPORA = ("sentences", "words")
 """What can be asked for."""
