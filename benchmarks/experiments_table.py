@@ -108,34 +108,34 @@ def _image_goals(result: Result, titles: Mapping[str, str]) -> list[tuple[str, f
         methods = result["measures"]["methods"][kind]
         own = methods["FERERO"]["ray_error_train"]["median"]
         others = {name: one["ray_error_train"]["median"] for name, one in methods.items() if name != "FERERO"}
-        wishes = _wishes(result, kind)
+        misses = _misses(result, kind)
         level = max(one["ratio"] for one in result["measures"]["fixed"][kind]["levels"])
         count = {3: "three", 6: "six"}[len(others)]
         rows += [
             (f"{title}: median ray error, degrees", own, 2.0, "training images"),
-            (f"{title}: the same, shifted rays", median(wishes["shifted"]), 2.0, "training images"),
-            (f"{title}: violation of thresholds, worst", max(wishes["bounded"]), 0.01, "training images"),
-            (f"{title}: violation of differences, worst", max(wishes["difference"]), 0.01, "training images"),
+            (f"{title}: the same, shifted rays", median(misses["shifted"]), 2.0, "training images"),
+            (f"{title}: violation of thresholds, worst", max(misses["bounded"]), 0.01, "training images"),
+            (f"{title}: violation of differences, worst", max(misses["difference"]), 0.01, "training images"),
             (f"{title}: ray error over that of the best of {count} neighbours", own / min(others.values()), 1 / 3, ""),
             (f"{title}: level along the ray over fixed weights, worst", level, 1.05, "one seed"),
         ]
     return rows
 
 
-def _wishes(result: Result, kind: str) -> dict[str, list[float]]:
+def _misses(result: Result, kind: str) -> dict[str, list[float]]:
     """Degrees for shifted rays, violations for differences and thresholds ("bounded"), one for each model."""
     found: dict[str, list[float]] = {"shifted": [], "difference": [], "bounded": []}
-    for wish in result["wishes"][f"{kind}-fixed"]:
+    for one in result["preferences"][f"{kind}-fixed"]:
         for group, values in found.items():
-            if group in wish["wish"]:
-                values.append(_angle(wish) if group == "shifted" else wish["violation"])
+            if group in one["name"]:
+                values.append(_angle(one) if group == "shifted" else one["violation"])
     return found
 
 
-def _angle(wish: Mapping[str, Any]) -> float:
+def _angle(one: Mapping[str, Any]) -> float:
     """Degrees between the ray and the losses, both seen from where the ray begins."""
-    way = [loss - begin for loss, begin in zip(wish["losses"], wish["through"], strict=True)]
-    cosine = sum(a * b for a, b in zip(way, wish["ray"], strict=True)) / math.hypot(*way) / math.hypot(*wish["ray"])
+    way = [loss - begin for loss, begin in zip(one["losses"], one["through"], strict=True)]
+    cosine = sum(a * b for a, b in zip(way, one["ray"], strict=True)) / math.hypot(*way) / math.hypot(*one["ray"])
     return math.degrees(math.acos(min(1.0, cosine)))
 
 
@@ -215,10 +215,10 @@ def figures_2_and_3(settings: str) -> Callable[[Results], str]:
     return make
 
 
-def wishes_table(results: Results) -> str:
-    """What FERERO was asked for beside rays and what it gave, for all three data sets."""
-    words = "FERERO on wishes"
-    tables = {title: _find(results["images"], f"{title}: other wishes", words) for title in TITLES.values()}
+def preferences_table(results: Results) -> str:
+    """FERERO on preferences other than rays, for all three data sets."""
+    words = "FERERO on preferences"
+    tables = {title: _find(results["images"], f"{title}: other preferences", words) for title in TITLES.values()}
     rows = [[title, *row] for title, table in tables.items() for row in table["rows"] if not row[0].startswith("ray")]
     return markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
 
@@ -228,7 +228,7 @@ def beside_fixed_weights(words: str) -> Callable[[Results], str]:
 
     def table(results: Results) -> str:
         found = {"images": list(TITLES.values()), "images-digits": ["digit pairs"]}
-        tables = {t: _find(results[n], f"{t}: other wishes", words) for n, titles in found.items() for t in titles}
+        tables = {t: _find(results[n], f"{t}: other preferences", words) for n, titles in found.items() for t in titles}
         rows = [[title, *row] for title, one in tables.items() for row in one["rows"]]
         return markdown(("data", *tables["Multi-MNIST"]["header"]), rows)
 
@@ -343,7 +343,7 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "images-paper-angles": told("images-paper", "Angles and time", "Angles reached, training losses, in degrees"),
     "images-paper-time": told("images-paper", "Angles and time", "Time"),
     "images-rays": rays_table,
-    "images-wishes": wishes_table,
+    "images-preferences": preferences_table,
     "images-levels": beside_fixed_weights("Beside fixed weights found by bisection"),
     "images-prices": beside_fixed_weights("What keeping a threshold costs"),
     "images-steps": steps_table,

@@ -1,8 +1,8 @@
 """Keeps a finished run as a result of record: ``.venv/bin/python benchmarks/keep_run.py RUNFOLDER NAME``.
 
-benchmarks/results/NAME.json then has the run's configuration, versions and device, its measures, its wishes one by one
-where it had some, and the tables of its report, told from the parts that are kept in the folder by the code as it is
-now. docs/experiments.md is filled from these files (benchmarks/experiments_table.py). Its pictures are the run's own
+benchmarks/results/NAME.json then has the run's configuration, versions and device, its measures, its preferences one by
+one where it had some, and the tables of its report, told by the code of now from the parts that are kept in the folder.
+docs/experiments.md is filled from these files (benchmarks/experiments_table.py). Its pictures are the run's own
 (``ferero report RUNFOLDER`` draws them anew), with fewer colours; they are copied on the same occasion.
 """
 
@@ -31,7 +31,7 @@ SHOWN = {
     },
     "images": {
         "multi-fashion-mnist-rays": "images-fashion-mnist-rays",
-        "multi-fashion-other-wishes": "images-fashion-wishes",
+        "multi-fashion-other-preferences": "images-fashion-preferences",
     },
     "images-paper": {"multi-mnist": "images-paper-mnist"},
     "emotions": {"on-the-rays": "emotions-rays"},
@@ -45,7 +45,7 @@ SHOWN = {
 }
 """For a result the pictures of its run that docs/experiments.md shows, and their names there."""
 
-_WISH = ("wish", "seed", "ray", "through", "losses", "violation")
+_PREFERENCE = ("name", "seed", "ray", "through", "losses", "violation")
 _COLOURS = 256
 _WIDTH = 200
 _DIGITS = 6
@@ -73,7 +73,7 @@ def result_of(folder: Path) -> dict[str, Any]:
         "parts": sorted(found),
         "lead": story.lead,
         "measures": rounded(story.measures),
-        "wishes": {key: wishes_of(part) for key, part in found.items() if "wishes" in part},
+        "preferences": {key: preferences_of(part) for key, part in found.items() if "preferences" in part},
         "tables": tables_of(story),
     }
     plain: dict[str, Any] = json.loads(to_json(result))
@@ -96,9 +96,9 @@ def tables_of(story: Story) -> list[dict[str, Any]]:
     ]
 
 
-def wishes_of(part: Found) -> list[dict[str, Any]]:
-    """What each model was asked for and what it gave, without its way there."""
-    return [rounded({name: wish[name] for name in _WISH}) for wish in part["wishes"]]
+def preferences_of(part: Found) -> list[dict[str, Any]]:
+    """The preference of each model and where it ended, without its trajectory."""
+    return [rounded({name: one[name] for name in _PREFERENCE}) for one in part["preferences"]]
 
 
 def rounded(value: Any) -> Any:

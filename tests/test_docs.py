@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.lab.speech.test_speech_story import PLAN, _found
+from tests.lab.speech.test_report import PLAN, _found
 
 from ferero.errors import InputError
 from ferero_lab import experiments
-from ferero_lab.speech.experiment.story import tell_story
+from ferero_lab.speech.experiment.report import tell_story
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

@@ -1,15 +1,40 @@
-"""What is hidden from the recogniser while it learns."""
+"""Augmentation: stretches and bands hidden from the recogniser, and other tempo and pitch."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ferero.errors import InputError
 from ferero_lab.speech.features import encoder_frames
-from ferero_lab.speech.hidden import Hidden
 
-__all__ = ["blank", "fixed_hide", "hide"]
+__all__ = ["Hidden", "blank", "fixed_hide", "hide", "warp"]
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """Stretches of each utterance that are blanked out, in frames of the encoder (4 frames of features each).
+
+    The stretch after anchor a is a+1 .. a+steps: features 4 (a+1) .. 4 (a+1+steps) - 1 are zero.
+
+    Attributes:
+        anchors: (n, s), the last frame of the encoder that is seen before a stretch.
+        valid: (n, s), False where an utterance has fewer stretches than the longest one of the batch.
+        negatives: (n, k), other frames of the same utterance, to tell the hidden ones from.
+        bins: (n, bins), True for the frequencies that are blanked out over the whole utterance.
+    """
+
+    anchors: Tensor
+    valid: Tensor
+    negatives: Tensor
+    bins: Tensor
+
+    def to(self, device: torch.device | str) -> Hidden:
+        """The same on another device."""
+        return Hidden(*(getattr(self, each.name).to(device, non_blocking=True) for each in fields(self)))
 
 
 def hide(
@@ -126,3 +151,44 @@ def _placed(lengths: Tensor, at: Tensor, among: Tensor, bins: Tensor, spacing: i
     anchors = start + (at * room).long().minimum(room - 1)
     negatives = (among * frames).long().minimum(frames - 1).clamp(min=0)
     return Hidden(anchors.masked_fill(~valid, 0), valid, negatives, bins)
+
+
+def warp(
+    features: Tensor, lengths: Tensor, generator: torch.Generator, *, tempo: float = 0.15, pitch: float = 0.1
+) -> tuple[Tensor, Tensor]:
+    """Each utterance at a tempo and a pitch of its own, by bilinear interpolation of its features.
+
+    Frame t of the result is frame t / a of the utterance and bin b is bin b / c, with a uniform in 1 -+ tempo and c
+    uniform in 1 -+ pitch. Bins beyond the last one repeat it.
+
+    Args:
+        features: (n, frames, bins), zeros after the end.
+        lengths: (n,), in frames.
+        generator: on the CPU, so that a run can be repeated on another device.
+        tempo: by which share an utterance may become longer or shorter.
+        pitch: by which share its frequencies may move, on the mel scale.
+
+    Returns:
+        (n, frames', bins), zeros after the end, and the new lengths (n,), at least 1 where they were.
+
+    Raises:
+        InputError: for shares outside [0, 1).
+    """
+    for name, share in (("tempo", tempo), ("pitch", pitch)):
+        if not 0 <= share < 1:
+            raise InputError(f"{name}: expected a share in [0, 1), found {share}.")
+    drawn = 1 + (2 * torch.rand(2, len(lengths), generator=generator) - 1) * torch.tensor([[tempo], [pitch]])
+    frames, bins = features.shape[1], features.shape[2]
+    if features.numel() == 0:
+        return features.clone(), lengths.clone()
+    count = max(1, int(frames * float(drawn[0].max())))
+    slower, higher = drawn.to(features.device, features.dtype)
+    longer = (lengths * slower).long().clamp(max=count).maximum((lengths > 0).long())
+    time = torch.arange(count, device=features.device, dtype=features.dtype)
+    band = torch.arange(bins, device=features.device, dtype=features.dtype)
+    last = (lengths - 1).clamp(min=0)[:, None]
+    rows = (time / slower[:, None]).minimum(last) * (2 / max(frames - 1, 1)) - 1
+    columns = band / higher[:, None] * (2 / max(bins - 1, 1)) - 1
+    grid = torch.stack([columns[:, None].expand(-1, count, -1), rows[..., None].expand(-1, -1, bins)], dim=-1)
+    moved = functional.grid_sample(features[:, None], grid, padding_mode="border", align_corners=True)[:, 0]
+    return moved.masked_fill((time >= longer[:, None])[..., None], 0), longer

@@ -1,7 +1,8 @@
-"""Batches of utterances of about one length, so that little of them is padding."""
+"""Padded batches of utterances of about one length, so that little of them is padding."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -9,15 +10,42 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from ferero.errors import InputError
-from ferero_lab.speech.batch import Batch
 from ferero_lab.speech.prepare import Prepared
 
-__all__ = ["Batches", "batches_of"]
+__all__ = ["SpeechBatch", "SpeechBatches", "batches_of"]
+
+
+@dataclass(frozen=True)
+class SpeechBatch:
+    """Several utterances of one language.
+
+    Attributes:
+        features: (n, frames, bins), log-mel, standardised, zeros after the end.
+        lengths: (n,), in frames.
+        targets: (n, symbols), from 1 upwards, zeros after the end (0 is CTC's blank).
+        target_lengths: (n,).
+        index: (n,), which utterances of the set they are.
+    """
+
+    features: Tensor
+    lengths: Tensor
+    targets: Tensor
+    target_lengths: Tensor
+    index: Tensor
+
+    def __len__(self) -> int:
+        """How many utterances."""
+        return len(self.lengths)
+
+    def to(self, device: torch.device | str) -> SpeechBatch:
+        """The same on another device."""
+        return SpeechBatch(*(getattr(self, each.name).to(device, non_blocking=True) for each in fields(self)))
+
 
 _JITTER = 0.1
 
 
-class Batches:
+class SpeechBatches:
     """An endless stream of batches; every epoch has each utterance once.
 
     An epoch sorts the utterances by their length times 1 + 0.1 u, with u uniform from 0 to 1 and new in each epoch,
@@ -56,11 +84,11 @@ class Batches:
         self._epoch = self._position = 0
         self._plan = self._planned()
 
-    def __iter__(self) -> Batches:
+    def __iter__(self) -> SpeechBatches:
         """Itself."""
         return self
 
-    def __next__(self) -> Batch:
+    def __next__(self) -> SpeechBatch:
         """The next batch."""
         return self.next()
 
@@ -74,7 +102,7 @@ class Batches:
         """How many epochs are complete."""
         return self._epoch + (self._position == len(self._plan))
 
-    def next(self) -> Batch:
+    def next(self) -> SpeechBatch:
         """The next batch, of this epoch or the first of another one."""
         if self._position == len(self._plan):
             self._epoch, self._position = self._epoch + 1, 0
@@ -119,12 +147,12 @@ class Batches:
         return [plan[each] for each in torch.randperm(len(plan), generator=generator).tolist()]
 
 
-def batches_of(prepared: Prepared, frames_per_batch: int, device: torch.device | str = "cpu") -> list[Batch]:
+def batches_of(prepared: Prepared, frames_per_batch: int, device: torch.device | str = "cpu") -> list[SpeechBatch]:
     """Every utterance exactly once, from the shortest to the longest, for evaluation.
 
     Args:
         prepared: the set; an empty one has no batches.
-        frames_per_batch: the most frames of features in a batch, padding included; see ``Batches``.
+        frames_per_batch: the most frames of features in a batch, padding included; see ``SpeechBatches``.
         device: where the batches are.
 
     Raises:
@@ -150,7 +178,7 @@ class _Gather:
         targets = prepared.targets or [torch.zeros(0, dtype=torch.int64)]
         self._targets = pad_sequence(targets, batch_first=True).to(home)
 
-    def __call__(self, index: Tensor) -> Batch:
+    def __call__(self, index: Tensor) -> SpeechBatch:
         """The batch of the utterances (n,), given on the CPU."""
         frames, symbols = int(self._frames[index].max()), int(self._symbols[index].max())
         if self._home.type == "cuda":
@@ -162,7 +190,7 @@ class _Gather:
         place = (self._starts[chosen][:, None] + time).where(inside, 0)
         features = self._values[place].float().masked_fill(~inside[..., None], 0)
         targets, target_lengths = self._targets[chosen, :symbols], self._target_lengths[chosen]
-        return Batch(features, lengths, targets, target_lengths, chosen).to(self._device)
+        return SpeechBatch(features, lengths, targets, target_lengths, chosen).to(self._device)
 
 
 def _cut(lengths: Tensor, order: Tensor, budget: int) -> list[Tensor]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ferero.errors import InputError
-from ferero_lab.speech.hidden import Hidden
+from ferero_lab.speech.augment import Hidden
 
 __all__ = ["REDUCTION", "FutureContrast"]
 

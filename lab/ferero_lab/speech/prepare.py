@@ -14,11 +14,10 @@ from torch import Tensor
 from ferero.errors import InputError
 from ferero_lab.speech.corpora.alphabet import Alphabet
 from ferero_lab.speech.corpora.audio import AudioError, waveform
-from ferero_lab.speech.corpora.corpus import Skipped, Utterance
-from ferero_lab.speech.corpora.leaving_out import LeavingOut
+from ferero_lab.speech.corpora.corpus import Skipped, SkippedCollector, Utterance
 from ferero_lab.speech.ctc import frames_needed
+from ferero_lab.speech.feature_store import FeatureStore, Made, digest, stored
 from ferero_lab.speech.features import SETTINGS, WINDOW, encoder_frames, log_mel, trim
-from ferero_lab.speech.store import FeatureStore, Made, digest, stored
 
 __all__ = ["TOO_LONG", "TOO_SHORT", "UNREADABLE", "Prepared", "prepare"]
 
@@ -131,7 +130,7 @@ def _chosen(store: FeatureStore, given: Mapping[str, Utterance], alphabet_of: Ma
     """Those of the store that have a target that fits."""
     kept: list[int] = []
     targets: list[Tensor] = []
-    left_out = LeavingOut()
+    left_out = SkippedCollector()
     for index, (name, frames) in enumerate(zip(store.names, store.lengths.tolist(), strict=True)):
         alphabet = alphabet_of[given[name].language]
         objection = alphabet.objection(given[name])

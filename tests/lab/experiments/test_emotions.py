@@ -14,10 +14,9 @@ import ferero
 from ferero.errors import InputError
 from ferero_lab.experiments import get
 from ferero_lab.experiments.emotions import EXPERIMENT
-from ferero_lab.experiments.emotions.measures import attained, measure, paired
 from ferero_lab.experiments.emotions.plan import REFERENCE, mild_rays, read_plan, uniform_rays
-from ferero_lab.experiments.emotions.sections import shares_by_step
-from ferero_lab.experiments.emotions.training import NAMES, make_network, song_losses
+from ferero_lab.experiments.emotions.report import attained, measure, paired, shares_by_step
+from ferero_lab.experiments.emotions.train import NAMES, make_network, song_losses
 from ferero_lab.experiments.experiment import Context, Found, Settings
 from ferero_lab.report.story import story_files
 
@@ -146,13 +145,13 @@ def test_shares_compare_at_the_same_step() -> None:
 def test_a_search_takes_the_step_with_the_smallest_training_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ferero_lab.experiments.emotions import training
-    from ferero_lab.experiments.emotions.training import train_method
+    from ferero_lab.experiments.emotions import train
+    from ferero_lab.experiments.emotions.train import train_method
 
     plan = replace(read_plan(TINY), steps=(1e-6, 3e-3), epochs=3, seeds=1)
     told: list[float] = []
     context = Context(TINY, tmp_path, lambda done, total: told.append(done / total))
-    monkeypatch.setattr(training, "HELD_OUT", 40)
+    monkeypatch.setattr(train, "HELD_OUT", 40)
     found = train_method(plan, "ls", context)
     assert [one["step"] for one in found["search"]] == [1e-6, 3e-3]
     best = min(found["search"], key=lambda one: one["error_train"])

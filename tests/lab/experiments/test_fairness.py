@@ -14,9 +14,9 @@ from ferero.errors import InputError
 from ferero_lab.experiments import get
 from ferero_lab.experiments.experiment import Context, Found, Settings
 from ferero_lab.experiments.fairness import EXPERIMENT
-from ferero_lab.experiments.fairness.measures import excess_over, measure, violation
 from ferero_lab.experiments.fairness.plan import GAPS, TITLES, WEIGHTS, preferences
-from ferero_lab.experiments.fairness.training import figures, group_losses, penalised_losses
+from ferero_lab.experiments.fairness.report import excess_over, measure, violation
+from ferero_lab.experiments.fairness.train import figures, group_losses, penalised_losses
 from ferero_lab.report.story import story_files
 
 TINY = Settings("quick", seeds=2, epochs=1)

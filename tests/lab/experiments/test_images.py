@@ -22,19 +22,21 @@ from ferero_lab.data.registry import FILES
 from ferero_lab.experiments import get
 from ferero_lab.experiments.experiment import Context, Found, Settings
 from ferero_lab.experiments.images import EXPERIMENT
-from ferero_lab.experiments.images import parts as image_parts
-from ferero_lab.experiments.images.figures import attained, figures_of, hypervolumes, levels, prices, ray_errors
+from ferero_lab.experiments.images import experiment as image_experiment
+from ferero_lab.experiments.images.measures import attained, figures_of, hypervolumes, levels, prices, ray_errors
 from ferero_lab.experiments.images.oracle import (
     Tried,
     _between,
     angle,
-    attainable_wishes,
+    attainable_preferences,
     closest,
     find_oracles,
     level,
 )
-from ferero_lab.experiments.images.tasks import accuracies, fixed_weights, load_task, ray
-from ferero_lab.experiments.images.training import Recipe
+from ferero_lab.experiments.images.plan import accuracies, fixed_weights, load_task, ray
+from ferero_lab.experiments.images.train import Recipe
+from ferero_lab.experiments.run_folder import RunFolder
+from ferero_lab.experiments.runner import report_again
 from ferero_lab.report.panels import clean
 from ferero_lab.report.story import story_files
 
@@ -112,7 +114,7 @@ def test_shapes_of_the_parts(tiny: dict[str, Found]) -> None:
     weights = [one["weight"] for one in fixed["fixed"]]
     assert weights == sorted(weights)
     assert {0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98, 1.0} <= set(weights)
-    assert len(fixed["wishes"]) == 2 * (3 + 9)
+    assert len(fixed["preferences"]) == 2 * (3 + 9)
 
 
 def test_the_search_looks_at_held_out_images_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +130,7 @@ def test_the_search_looks_at_held_out_images_alone(tmp_path: Path, monkeypatch: 
             results.append(type("R", (), {"evaluated": {"train": good, "test": good, "validation": held}})())
         return type("F", (), {"results": results})(), 0.0
 
-    monkeypatch.setattr(image_parts, "train", train)
+    monkeypatch.setattr(image_experiment, "train", train)
     context = Context(TINY, tmp_path, lambda done, total: None)
     task = load_task("digits", None, validation=0, patches=False)
     rays = (22.5, 45.0, 67.5)
@@ -136,7 +138,7 @@ def test_the_search_looks_at_held_out_images_alone(tmp_path: Path, monkeypatch: 
         ("LS", [ray(d) for d in rays]),
         ("MGDA", [ferero.Preference.pareto(2, names=("left", "right"))]),
     ):
-        found = image_parts._searched(task, name, preferences, rays, context)
+        found = image_experiment._searched(task, name, preferences, rays, context)
         by_hand = [
             sum(
                 max(abs(f - 3.0) / math.cos(math.radians(d)), 0.5 / math.sin(math.radians(d))) for d in rays
@@ -200,7 +202,7 @@ def tiny_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     real = multi_images
     few = {"train": 512, "test": 64}
     monkeypatch.setattr(
-        "ferero_lab.experiments.images.tasks.multi_images",
+        "ferero_lab.experiments.images.plan.multi_images",
         lambda kind, folder, validation: real(kind, folder, **few, validation=min(validation, 128)),
     )
     yield tmp_path
@@ -293,7 +295,7 @@ def test_levels_are_lengths_along_the_ray_over_those_of_the_nearest_weights() ->
     part = {
         "rays": [45.0],
         "fixed": [{"weight": w, "losses": list(at(d, size)), "evaluated": {}} for w, d, size in fixed],
-        "wishes": [{"wish": "ray at 45", "seed": seed, "losses": list(at(45.0, 2.2 + seed))} for seed in (1, 0)],
+        "preferences": [{"name": "ray at 45", "seed": seed, "losses": list(at(45.0, 2.2 + seed))} for seed in (1, 0)],
     }
     (row,) = levels(part)
     assert row["weight"] == 0.5
@@ -316,15 +318,15 @@ def curve(weight: float) -> Tried:
     return Tried(weight, (0.1 + 0.3 * (1 - weight) ** 2, 0.2 + 0.3 * weight**2), {})
 
 
-def test_wishes_are_met_by_fixed_weights_or_lie_between_two() -> None:
+def test_preferences_are_met_by_fixed_weights_or_lie_between_two() -> None:
     tried = [curve(weight) for weight in (0.0, 0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98, 1.0)]
     inner = [one for one in tried if 0.2 <= one.weight <= 0.8]
-    wishes = attainable_wishes(tried)
-    assert len(wishes) == 9
-    for name, wish in wishes.items():
-        violations = [float(wish.violation(one.losses).max()) for one in inner]
+    preferences = attainable_preferences(tried)
+    assert len(preferences) == 9
+    for name, preference in preferences.items():
+        violations = [float(preference.violation(one.losses).max()) for one in inner]
         if name.startswith("difference"):
-            values = [float(wish.values(one.losses)[1]) for one in tried]
+            values = [float(preference.values(one.losses)[1]) for one in tried]
             assert min(values) < 0 < max(values), name
         else:
             assert min(violations) < 1e-4, name
@@ -367,7 +369,7 @@ def test_the_story_of_tiny_parts(tiny: dict[str, Found]) -> None:
     story = EXPERIMENT.story(TINY, tiny)
     assert list(story.measures["methods"]["digits"]) == ["LS", "MGDA", "FERERO"]
     assert [section.title for section in story.sections][:2] == ["What was reached", "Hypervolume"]
-    violations = [w["violation"] for w in tiny["digits-fixed"]["wishes"] if not w["wish"].startswith("ray")]
+    violations = [w["violation"] for w in tiny["digits-fixed"]["preferences"] if not w["name"].startswith("ray")]
     assert story.measures["fixed"]["digits"]["violations"]["worst"] == max(violations)
     assert story.measures["fixed"]["digits"]["violations"]["models"] == len(violations) == 18
     for section in story.sections:
@@ -380,9 +382,33 @@ def test_a_story_of_one_part(tiny: dict[str, Found], key: str) -> None:
     assert EXPERIMENT.story(TINY, {key: tiny[key]}).sections
 
 
+def of_before(part: Found) -> Found:
+    """The part as versions before kept it."""
+    models = [{"wish": one["name"], **one} for one in part["preferences"]]
+    return {**{key: value for key, value in part.items() if key != "preferences"}, "wishes": models}
+
+
+def test_a_run_folder_of_before_is_refused_with_what_to_do(tiny: dict[str, Found], tmp_path: Path) -> None:
+    words = (
+        'digits-fixed: expected a part with "preferences", found one of an earlier version with "wishes"; run it anew '
+        "with another --out."
+    )
+    old = {**tiny, "digits-fixed": of_before(tiny["digits-fixed"])}
+    with pytest.raises(InputError) as refused:
+        EXPERIMENT.story(TINY, old)
+    assert str(refused.value) == words
+    folder = RunFolder(tmp_path)
+    folder.begin({"options": {"experiment": "images", **TINY.to_dict()}, "versions": {}})
+    for key, part in old.items():
+        folder.keep(key, part)
+    with pytest.raises(InputError) as refused:
+        report_again(tmp_path)
+    assert str(refused.value) == words
+
+
 def test_models_that_diverged_are_told_and_break_nothing(tiny: dict[str, Found]) -> None:
     found = copy.deepcopy(tiny)
-    for model in (found["digits-FERERO"]["models"][1], found["digits-fixed"]["wishes"][7]):
+    for model in (found["digits-FERERO"]["models"][1], found["digits-fixed"]["preferences"][7]):
         model["losses"], model["violation"], model["status"] = [None, None], None, "diverged"
         model["weights"], model["path"] = [None, None], [[0.5, 0.5], [None, None]]
         model["evaluated"] = {data: dict.fromkeys(figures) for data, figures in model["evaluated"].items()}
@@ -401,11 +427,11 @@ def test_what_a_threshold_costs_is_held_against_the_fixed_weights_that_keep_it()
         {"weight": weight, "losses": losses, "evaluated": {}}
         for weight, losses in ((0.2, [0.9, 0.3]), (0.5, [0.5, 0.5]), (0.7, [0.4, 0.8]))
     ]
-    wishes = [
-        {"wish": "left bounded", "preference": "subject to left <= 0.5", "seed": seed, "losses": [0.45, 0.6]}
+    preferences = [
+        {"name": "left bounded", "preference": "subject to left <= 0.5", "seed": seed, "losses": [0.45, 0.6]}
         for seed in (0, 1)
     ]
-    wishes.append({"wish": "ray at 45", "preference": "F along (0.7, 0.7)", "seed": 0, "losses": [0.5, 0.5]})
-    (row,) = prices({"fixed": fixed, "wishes": wishes})
+    preferences.append({"name": "ray at 45", "preference": "F along (0.7, 0.7)", "seed": 0, "losses": [0.5, 0.5]})
+    (row,) = prices({"fixed": fixed, "preferences": preferences})
     assert (row["bound"], row["fixed"]) == (0.5, 0.5)
     assert row["ratio"] == pytest.approx(1.2)

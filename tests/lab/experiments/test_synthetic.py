@@ -12,11 +12,8 @@ from ferero.errors import InputError
 from ferero_lab.experiments.experiment import Context, Settings
 from ferero_lab.experiments.runner import run_experiment
 from ferero_lab.experiments.synthetic import EXPERIMENT
-from ferero_lab.experiments.synthetic.cases import Choice, cases
-from ferero_lab.experiments.synthetic.scale import solve_scales
-from ferero_lab.experiments.synthetic.solving import solve_case
-from ferero_lab.experiments.synthetic.timing import PAPER_TIMES
-from ferero_lab.experiments.synthetic.wishes import draw_starts, even_rays, make_wishes
+from ferero_lab.experiments.synthetic.plan import Choice, cases, draw_starts, even_rays, make_directions
+from ferero_lab.experiments.synthetic.solve import PAPER_TIMES, solve_case, solve_scales
 from ferero_lab.problems import Exponential
 
 
@@ -137,16 +134,16 @@ def test_the_printed_start_is_a_plateau_for_the_papers_step(small):
 
 
 def test_the_error_of_a_line_is_the_angle_seen_from_the_start():
-    wishes, starts = make_wishes("lines", 5, "released", 0, None)
+    directions, starts = make_directions("lines", 5, "released", 0, None)
     begin = Exponential()(starts[0])
     assert torch.equal(starts, starts[:1].expand(5, -1))
-    for wish in wishes:
-        on, off = begin + 0.2 * wish.ray, begin + 0.2 * torch.stack([wish.ray[1], -wish.ray[0]])
-        assert wish.error(on) == pytest.approx(0.0, abs=1e-5)
-        assert wish.error(off) == pytest.approx(90.0)
-        assert wish.violation(off) == pytest.approx(0.2)
-        assert float(wish.preference.violation(on).max()) == pytest.approx(0.0, abs=1e-12)
-        assert math.isnan(wish.error(begin))
+    for direction in directions:
+        on, off = begin + 0.2 * direction.ray, begin + 0.2 * torch.stack([direction.ray[1], -direction.ray[0]])
+        assert direction.error(on) == pytest.approx(0.0, abs=1e-5)
+        assert direction.error(off) == pytest.approx(90.0)
+        assert direction.violation(off) == pytest.approx(0.2)
+        assert float(direction.preference.violation(on).max()) == pytest.approx(0.0, abs=1e-12)
+        assert math.isnan(direction.error(begin))
 
 
 def test_of_several_steps_the_best_on_other_starts_is_taken():

@@ -13,12 +13,11 @@ from ferero.errors import InputError
 from ferero_lab.experiments.experiment import Settings
 from ferero_lab.speech.corpora import words_like
 from ferero_lab.speech.corpora.alphabet import OTHER, OUTSIDE
-from ferero_lab.speech.corpora.leaving_out import EMPTY, NO_RECORDING, NO_TRANSCRIPT
-from ferero_lab.speech.experiment.measuring import measure
-from ferero_lab.speech.experiment.plan import read_plan
+from ferero_lab.speech.corpora.corpus import EMPTY, NO_RECORDING, NO_TRANSCRIPT
+from ferero_lab.speech.experiment.plan import Levels, method_named, preference_of, read_plan
 from ferero_lab.speech.experiment.sets import check_there, load_sets
-from ferero_lab.speech.experiment.training import Training
-from ferero_lab.speech.experiment.wishes import Levels, method_named, preference_of
+from ferero_lab.speech.experiment.speech_setup import measure
+from ferero_lab.speech.experiment.train import SpeechTraining
 from ferero_lab.speech.prepare import TOO_LONG, TOO_SHORT, UNREADABLE
 
 soundfile = pytest.importorskip("soundfile")
@@ -140,7 +139,7 @@ def test_what_is_odd_is_kept(folder):
 def test_training_on_the_rest_is_finite(folder, name):
     sets = sets_of(folder)
     preference = preference_of(name, Levels(3.0, 0.2))
-    training = Training(
+    training = SpeechTraining(
         tiny_model(sets),
         sets,
         preference,
@@ -149,9 +148,9 @@ def test_training_on_the_rest_is_finite(folder, name):
         seed=0,
         device=CPU,
     )
-    course = training.run()
-    assert torch.tensor(course.held_out).isfinite().all()
-    assert torch.tensor(course.training[1:]).isfinite().all()
+    trajectory = training.run()
+    assert torch.tensor(trajectory.held_out).isfinite().all()
+    assert torch.tensor(trajectory.training[1:]).isfinite().all()
     assert all(each.isfinite().all() for each in training.model.parameters())
     for split in ("dev", "test"):
         found = measure(training.model, sets, split, CPU)
@@ -205,5 +204,5 @@ def test_one_utterance_to_train_on_is_enough(tmp_path):
     rows += [("zh", "z", "train", "大大", NOISE), ("en", "e", "train", "SUN", NOISE)]
     sets = sets_of(write(tmp_path, rows))
     preference, schedule = preference_of("ls", None), tiny_schedule(steps=2)
-    training = Training(tiny_model(sets), sets, preference, method_named("ls"), schedule, seed=0, device=CPU)
+    training = SpeechTraining(tiny_model(sets), sets, preference, method_named("ls"), schedule, seed=0, device=CPU)
     assert torch.tensor(training.run().held_out).isfinite().all()

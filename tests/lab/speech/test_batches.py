@@ -1,13 +1,13 @@
-"""Batches: each utterance once, little padding, exact resume."""
+"""SpeechBatches: each utterance once, little padding, exact resume."""
 
 import pytest
 import torch
 
 from ferero.errors import InputError
-from ferero_lab.speech.batches import Batches, batches_of
+from ferero_lab.speech.batches import SpeechBatches, batches_of
 from ferero_lab.speech.corpora.corpus import Utterance
+from ferero_lab.speech.feature_store import stored
 from ferero_lab.speech.prepare import Prepared
-from ferero_lab.speech.store import stored
 
 
 def made(count=60, seed=0, longest=200):
@@ -43,7 +43,7 @@ def same(one, two):
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_every_epoch_has_each_utterance_once_within_the_budget(resident, shuffle):
     prepared = made()
-    stream = Batches(prepared, 1000, seed=3, shuffle=shuffle, resident=resident)
+    stream = SpeechBatches(prepared, 1000, seed=3, shuffle=shuffle, resident=resident)
     for epoch in range(3):
         assert stream.epoch == epoch
         seen = []
@@ -57,7 +57,7 @@ def test_every_epoch_has_each_utterance_once_within_the_budget(resident, shuffle
 
 def test_little_of_a_batch_is_padding():
     prepared = made(count=600)
-    stream = Batches(prepared, 4000, seed=0)
+    stream = SpeechBatches(prepared, 4000, seed=0)
     batches = [stream.next() for _ in range(stream.per_epoch)]
     padded = sum(batch.features.shape[0] * batch.features.shape[1] for batch in batches)
     assert int(prepared.lengths.sum()) / padded > 0.92
@@ -66,7 +66,7 @@ def test_little_of_a_batch_is_padding():
 
 def test_epochs_differ_and_the_seed_decides():
     def first(seed):
-        stream = Batches(made(), 1000, seed=seed)
+        stream = SpeechBatches(made(), 1000, seed=seed)
         return [next(stream).index.tolist() for _ in range(2 * stream.per_epoch)]
 
     assert first(0) == first(0)
@@ -78,7 +78,7 @@ def test_epochs_differ_and_the_seed_decides():
 @pytest.mark.parametrize("before", [0, 1, 7, 30])
 def test_a_stream_goes_on_exactly_where_another_stopped(before):
     prepared = made()
-    stream, other = Batches(prepared, 1000, seed=5), Batches(prepared, 1000, seed=5)
+    stream, other = SpeechBatches(prepared, 1000, seed=5), SpeechBatches(prepared, 1000, seed=5)
     for _ in range(before):
         stream.next()
     state = stream.state_dict()
@@ -89,14 +89,14 @@ def test_a_stream_goes_on_exactly_where_another_stopped(before):
 
 
 def test_the_state_of_another_stream_is_refused():
-    state = Batches(made(), 1000, seed=0).state_dict()
+    state = SpeechBatches(made(), 1000, seed=0).state_dict()
     with pytest.raises(InputError, match=r"state: expected that of a stream with .*'seed': 1.*, found .*'seed': 0"):
-        Batches(made(), 1000, seed=1).load_state_dict(state)
+        SpeechBatches(made(), 1000, seed=1).load_state_dict(state)
 
 
 def test_an_utterance_over_the_budget_is_a_batch_alone():
     prepared = made(count=5)
-    stream = Batches(prepared, 1, seed=0)
+    stream = SpeechBatches(prepared, 1, seed=0)
     assert stream.per_epoch == 5
     check(stream.next(), prepared)
 
@@ -114,7 +114,7 @@ def test_evaluation_has_every_utterance_once_from_short_to_long():
 
 def test_a_subset_is_gathered_from_the_features_it_shares():
     prepared = made().subset([40, 3, 17])
-    stream = Batches(prepared, 10**6, seed=0)
+    stream = SpeechBatches(prepared, 10**6, seed=0)
     batch = stream.next()
     check(batch, prepared)
     assert sorted(batch.index.tolist()) == [0, 1, 2]
@@ -122,6 +122,6 @@ def test_a_subset_is_gathered_from_the_features_it_shares():
 
 def test_arguments_are_checked():
     with pytest.raises(InputError, match="prepared: expected at least one utterance, found none"):
-        Batches(made().subset([]), 1000, seed=0)
+        SpeechBatches(made().subset([]), 1000, seed=0)
     with pytest.raises(InputError, match="frames_per_batch: expected a positive number of frames, found 0"):
         batches_of(made(), 0)

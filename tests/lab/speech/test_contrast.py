@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional
 
 from ferero.errors import InputError
+from ferero_lab.speech.augment import Hidden
 from ferero_lab.speech.contrast import FutureContrast
-from ferero_lab.speech.hidden import Hidden
 
 N, FRAMES, WIDTH, BINS, STEPS = 3, 9, 5, 4, 3
 

@@ -9,13 +9,12 @@ from tests.lab.speech.tiny import CPU, tiny_sets
 
 from ferero_lab.experiments.experiment import Context, Settings
 from ferero_lab.report import to_json
-from ferero_lab.speech.encoder import SIZES, ConformerSize
-from ferero_lab.speech.experiment import bench as bench_module
-from ferero_lab.speech.experiment.bench import Bench, keep_model, start_key
+from ferero_lab.speech.experiment import speech_setup
 from ferero_lab.speech.experiment.parts import levels_of, make_parts, runs_of, seed_key
-from ferero_lab.speech.experiment.plan import STAGES, read_plan
+from ferero_lab.speech.experiment.plan import METHODS, STAGES, read_plan
 from ferero_lab.speech.experiment.search import best_key, best_run, rate_key, tried
-from ferero_lab.speech.experiment.wishes import METHODS
+from ferero_lab.speech.experiment.speech_setup import SpeechSetup, keep_model, start_key
+from ferero_lab.speech.recogniser import SIZES, ConformerSize
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")
@@ -113,8 +112,8 @@ def test_levels_follow_from_linear_scalarization_at_the_same_seed():
 @pytest.fixture
 def tiny(monkeypatch):
     monkeypatch.setitem(SIZES, "tiny", ConformerSize(blocks=1, width=16, heads=2, kernel=3, inner=32, channels=4))
-    monkeypatch.setattr(bench_module, "load_sets", lambda *_: tiny_sets())
-    return Bench(PLAN, tiny_sets(), CPU)
+    monkeypatch.setattr(speech_setup, "load_sets", lambda *_: tiny_sets())
+    return SpeechSetup(PLAN, tiny_sets(), CPU)
 
 
 class Watched(Context):
@@ -208,7 +207,7 @@ def test_parts_come_after_what_they_read():
 def test_a_part_that_was_broken_off_is_taken_up_again(tiny, tmp_path, monkeypatch):
     schedule = tiny.schedule(2, 1e-2, every=2)
     whole = tiny.train(tiny.fresh(0), "ls", schedule, seed=0, checkpoint=tmp_path / "a.pt", advance=lambda *_: None)
-    monkeypatch.setattr("ferero_lab.speech.experiment.training._SAVE_AFTER", 0.0)
+    monkeypatch.setattr("ferero_lab.speech.experiment.train._SAVE_AFTER", 0.0)
 
     def stop(done, _):
         if done == 4:
@@ -242,13 +241,13 @@ def test_a_schedule_counts_passes(tiny):
 
 def test_floors_reach_the_training_of_ferero_alone(tiny, tmp_path, monkeypatch):
     given = {}
-    real = bench_module.Training
+    real = speech_setup.SpeechTraining
 
     def spied(*arguments, levels, **others):
         given.setdefault(str(arguments[2]), levels and levels.floors)
         return real(*arguments, levels=levels, **others)
 
-    monkeypatch.setattr(bench_module, "Training", spied)
+    monkeypatch.setattr(speech_setup, "SpeechTraining", spied)
     found, _ = run_parts(tmp_path, replace(PLAN, seeds=1, floors=(0.5, 0.25, 0.0), stages=("methods",)))
     levels = chosen_of("ferero", found)["levels"]
     ends = chosen_of("ls", found)["dev"]["losses"]

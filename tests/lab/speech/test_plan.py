@@ -7,8 +7,7 @@ import pytest
 from ferero.errors import InputError
 from ferero_lab.experiments.experiment import Settings
 from ferero_lab.speech.experiment.parts import make_parts
-from ferero_lab.speech.experiment.plan import STAGES, read_plan
-from ferero_lab.speech.experiment.wishes import METHODS, USUAL
+from ferero_lab.speech.experiment.plan import METHODS, STAGES, USUAL, read_plan
 
 pytest.importorskip("transformers")
 pytest.importorskip("soundfile")

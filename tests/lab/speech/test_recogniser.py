@@ -10,9 +10,8 @@ import torch
 from torch import nn
 
 from ferero.errors import InputError, MissingExtraError
-from ferero_lab.speech.encoder import SIZES, ChannelNorm, ConformerSize, conformer
 from ferero_lab.speech.features import encoder_frames
-from ferero_lab.speech.recogniser import Recogniser
+from ferero_lab.speech.recogniser import SIZES, ChannelNorm, ConformerSize, Recogniser, conformer
 
 pytest.importorskip("transformers")
 

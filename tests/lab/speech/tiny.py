@@ -6,12 +6,11 @@ import torch
 
 from ferero_lab.speech.corpora import Alphabet, words_like
 from ferero_lab.speech.corpora.corpus import LANGUAGES, SPLITS
-from ferero_lab.speech.encoder import ConformerSize
+from ferero_lab.speech.experiment.plan import Levels, method_named, preference_of
 from ferero_lab.speech.experiment.sets import Sets
-from ferero_lab.speech.experiment.training import Schedule, Training
-from ferero_lab.speech.experiment.wishes import Levels, method_named, preference_of
+from ferero_lab.speech.experiment.train import Schedule, SpeechTraining
 from ferero_lab.speech.prepare import prepare
-from ferero_lab.speech.recogniser import Recogniser
+from ferero_lab.speech.recogniser import ConformerSize, Recogniser
 
 CPU = torch.device("cpu")
 LEVELS = Levels(cpc=3.3, gap=0.5)
@@ -45,4 +44,6 @@ def tiny_training(name="ferero", *, levels=LEVELS, seed=0, model=None, **changes
     model = tiny_model(sets) if model is None else model
     method, preference = method_named(name), preference_of(name, levels)
     asked = levels if name.startswith("ferero") else None
-    return Training(model, sets, preference, method, tiny_schedule(**changes), seed=seed, device=CPU, levels=asked)
+    return SpeechTraining(
+        model, sets, preference, method, tiny_schedule(**changes), seed=seed, device=CPU, levels=asked
+    )

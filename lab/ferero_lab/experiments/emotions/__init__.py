@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ferero_lab.experiments.emotions.emotions import EXPERIMENT
+from ferero_lab.experiments.emotions.experiment import EXPERIMENT
 
 __all__ = ["EXPERIMENT"]

@@ -22,7 +22,7 @@ __all__ = [
     "PAPER",
     "REFERENCE",
     "TITLES",
-    "Plan",
+    "EmotionsPlan",
     "make_method",
     "mild_rays",
     "read_plan",
@@ -49,7 +49,7 @@ _MILD = 0.25  # the share of the ray itself in a mild one
 
 
 @dataclass(frozen=True)
-class Plan:
+class EmotionsPlan:
     """How the models of a mode are trained.
 
     Attributes:
@@ -80,13 +80,15 @@ class Plan:
 
 
 _PLANS = {
-    "quick": Plan("quick", 80, 2, "Adam", (3e-3,), is_cosine=True, panels=("rays", "held-out"), gentle_step=1e-3),
-    "ours": Plan("ours", 200, 3, "Adam", (3e-4, 1e-3, 3e-3), is_cosine=True),
-    "paper": Plan("paper", 200, 5, "SGD", (1e-3,), is_cosine=False, methods=tuple(PAPER), panels=("rays",)),
+    "quick": EmotionsPlan(
+        "quick", 80, 2, "Adam", (3e-3,), is_cosine=True, panels=("rays", "held-out"), gentle_step=1e-3
+    ),
+    "ours": EmotionsPlan("ours", 200, 3, "Adam", (3e-4, 1e-3, 3e-3), is_cosine=True),
+    "paper": EmotionsPlan("paper", 200, 5, "SGD", (1e-3,), is_cosine=False, methods=tuple(PAPER), panels=("rays",)),
 }
 
 
-def read_plan(settings: Settings) -> Plan:
+def read_plan(settings: Settings) -> EmotionsPlan:
     """The mode's plan with what the user changed.
 
     Raises:

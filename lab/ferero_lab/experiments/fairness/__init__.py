@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ferero_lab.experiments.fairness.fairness import EXPERIMENT
+from ferero_lab.experiments.fairness.experiment import EXPERIMENT
 
 __all__ = ["EXPERIMENT"]

@@ -10,7 +10,7 @@ from ferero.preference import Preference
 from ferero_lab.experiments.chosen import chosen
 from ferero_lab.experiments.experiment import Settings
 
-__all__ = ["DRIVING", "GAPS", "TITLES", "WEIGHTS", "Plan", "preferences", "read_plan"]
+__all__ = ["DRIVING", "GAPS", "TITLES", "WEIGHTS", "FairnessPlan", "preferences", "read_plan"]
 
 TITLES = {
     "plain": "log-loss alone",
@@ -33,7 +33,7 @@ DRIVING = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class FairnessPlan:
     """How the models of a mode are trained.
 
     Attributes:
@@ -55,10 +55,10 @@ class Plan:
     methods: tuple[str, ...] = tuple(TITLES)
 
 
-_PLANS = {"quick": Plan("quick", 60, 3, 256, 16), "ours": Plan("ours", 30, 5, 512, 32)}
+_PLANS = {"quick": FairnessPlan("quick", 60, 3, 256, 16), "ours": FairnessPlan("ours", 30, 5, 512, 32)}
 
 
-def read_plan(settings: Settings) -> Plan:
+def read_plan(settings: Settings) -> FairnessPlan:
     """The mode's plan with what the user changed.
 
     Raises:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ferero_lab.experiments.images.images import EXPERIMENT
+from ferero_lab.experiments.images.experiment import EXPERIMENT
 
 __all__ = ["EXPERIMENT"]

@@ -1,4 +1,4 @@
-"""What training could reach: fixed weights, searched for each ray; and the wishes that they show to be attainable."""
+"""What training could reach: fixed weights, searched for each ray; and preferences that they show attainable."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import ferero
 from ferero.preference import Preference
 from ferero_lab.experiments.experiment import Context
-from ferero_lab.experiments.images.tasks import NAMES, Task, fixed_weights
-from ferero_lab.experiments.images.training import Recipe, models_of, train
+from ferero_lab.experiments.images.plan import NAMES, ImageTask, fixed_weights
+from ferero_lab.experiments.images.train import Recipe, models_of, train
 from ferero_lab.fixed_weights import closest, enclosing, search_fixed_weights
 
-__all__ = ["Tried", "angle", "attainable_wishes", "closest", "find_oracles", "level", "tried_data"]
+__all__ = ["Tried", "angle", "attainable_preferences", "closest", "find_oracles", "level", "tried_data"]
 
 GRID = (0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98)
 """Weights of the left loss that are tried at first."""
@@ -54,7 +54,7 @@ def level(losses: Sequence[float], degrees: float) -> float:
 
 
 def find_oracles(
-    task: Task, degrees: Sequence[float], recipe: Recipe, seed: int, context: Context, rounds: int = 2
+    task: ImageTask, degrees: Sequence[float], recipe: Recipe, seed: int, context: Context, rounds: int = 2
 ) -> tuple[list[Tried], float]:
     """A grid of fixed weights, each task alone, then weights between those whose angles enclose a ray.
 
@@ -99,7 +99,7 @@ def _between(tried: list[Tried], degrees: Sequence[float], count: int) -> list[f
     return sorted(found)[:count]
 
 
-def attainable_wishes(tried: Sequence[Tried]) -> dict[str, Preference]:
+def attainable_preferences(tried: Sequence[Tried]) -> dict[str, Preference]:
     """Shifted rays, differences and thresholds that fixed weights meet with the same budget.
 
     They are read off the losses that fixed weights between 0.2 and 0.8 reached. A shifted ray passes through one of
@@ -111,19 +111,19 @@ def attainable_wishes(tried: Sequence[Tried]) -> dict[str, Preference]:
     low, high = inner[0], inner[-1]
     middle = min(inner, key=lambda one: abs(one.weight - 0.5))
     f = ferero.objectives(*NAMES)
-    wishes: dict[str, Preference] = {}
+    preferences: dict[str, Preference] = {}
     for label, one in (("left", high), ("middle", middle), ("right", low)):
         vector = [one.losses[i] - shift[i] for i in range(2)]
-        wishes[f"shifted ray, {label}"] = Preference.ray(vector, through=shift, names=NAMES)
+        preferences[f"shifted ray, {label}"] = Preference.ray(vector, through=shift, names=NAMES)
     for label, one in (("left", high), ("middle", middle), ("right", low)):
         gap = round(0.5 * (one.losses[0] - one.losses[1]), 4)
-        wishes[f"difference, {label}"] = Preference(f, [f.left - f.right == gap])
+        preferences[f"difference, {label}"] = Preference(f, [f.left - f.right == gap])
     for share in (0.25, 0.75):
         bound = round(share * high.losses[0] + (1 - share) * middle.losses[0], 4)
-        wishes[f"left bounded, {share:g}"] = Preference(f, [f.left <= bound], minimize=f.right)
+        preferences[f"left bounded, {share:g}"] = Preference(f, [f.left <= bound], minimize=f.right)
     bound = round(0.5 * low.losses[1] + 0.5 * middle.losses[1], 4)
-    wishes["right bounded, 0.5"] = Preference(f, [f.right <= bound], minimize=f.left)
-    return wishes
+    preferences["right bounded, 0.5"] = Preference(f, [f.right <= bound], minimize=f.left)
+    return preferences
 
 
 def tried_data(tried: Sequence[Tried]) -> list[dict[str, Any]]:

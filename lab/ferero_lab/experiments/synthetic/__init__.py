@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ferero_lab.experiments.synthetic.synthetic import EXPERIMENT
+from ferero_lab.experiments.synthetic.experiment import EXPERIMENT
 
 __all__ = ["EXPERIMENT"]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from ferero_lab.speech.corpora.aishell import read_aishell
 from ferero_lab.speech.corpora.alphabet import OTHER, UNITS, Alphabet
 from ferero_lab.speech.corpora.audio import RATE, AudioError, waveform
 from ferero_lab.speech.corpora.corpus import LANGUAGES, SPLITS, Corpus, Skipped, Utterance
-from ferero_lab.speech.corpora.find import find_corpora
-from ferero_lab.speech.corpora.librispeech import read_librispeech
-from ferero_lab.speech.corpora.listed import read_listed
+from ferero_lab.speech.corpora.find_corpora import find_corpora
+from ferero_lab.speech.corpora.readers import read_aishell, read_librispeech, read_listed
 from ferero_lab.speech.corpora.words_like import words_like
 
 __all__ = [

@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import Self
 
 from ferero.errors import InputError
-from ferero_lab.speech.corpora.corpus import Utterance
-from ferero_lab.speech.corpora.leaving_out import NO_TRANSCRIPT
+from ferero_lab.speech.corpora.corpus import NO_TRANSCRIPT, Utterance
 
 __all__ = ["OTHER", "OUTSIDE", "UNITS", "Alphabet"]
 

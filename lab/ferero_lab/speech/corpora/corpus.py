@@ -1,11 +1,30 @@
-"""Recorded sentences and what is written down of them."""
+"""Recorded utterances with their transcripts, and which are left out and why."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
-__all__ = ["LANGUAGES", "SPLITS", "Corpus", "Skipped", "Utterance"]
+from ferero.errors import InputError
+
+__all__ = [
+    "EMPTY",
+    "LANGUAGES",
+    "NO_RECORDING",
+    "NO_TRANSCRIPT",
+    "SPLITS",
+    "TWICE",
+    "UNKNOWN_LANGUAGE",
+    "UNKNOWN_SPLIT",
+    "Corpus",
+    "Skipped",
+    "SkippedCollector",
+    "Utterance",
+    "missing_or_empty",
+    "read_lines",
+]
 
 LANGUAGES = ("zh", "en")
 SPLITS = ("train", "dev", "test")
@@ -76,3 +95,50 @@ class Corpus:
         parts = tuple(corpora)
         skipped = sum((part.skipped for part in parts), Skipped())
         return Corpus(name, tuple(each for part in parts for each in part.utterances), skipped)
+
+
+NO_TRANSCRIPT = "no transcript"
+NO_RECORDING = "no recording"
+EMPTY = "empty recording"
+TWICE = "name used before"
+UNKNOWN_LANGUAGE = "unknown language"
+UNKNOWN_SPLIT = "unknown split"
+
+
+class SkippedCollector:
+    """Collects names by reason while a corpus is read."""
+
+    def __init__(self) -> None:
+        self._names: defaultdict[str, list[str]] = defaultdict(list)
+
+    def add(self, reason: str, name: str) -> None:
+        """One more."""
+        self._names[reason].append(name)
+
+    def skipped(self) -> Skipped:
+        """All so far."""
+        return Skipped({reason: tuple(names) for reason, names in self._names.items()})
+
+
+def missing_or_empty(path: Path) -> str | None:
+    """Why this audio file cannot be taken, judged by its size alone; None if it can."""
+    if not path.is_file():
+        return NO_RECORDING
+    return EMPTY if path.stat().st_size == 0 else None
+
+
+def read_lines(path: Path) -> list[str]:
+    r"""The lines of a UTF-8 file. They end with \n or \r\n only: a text may hold Unicode's other ends of lines.
+
+    Raises:
+        InputError: when there is no such file, or it is in another encoding.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path}: expected a text file, found none to read ({error.strerror}).") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path}: expected text in UTF-8, found something else at byte {error.start}. Save it as UTF-8."
+        ) from None
+    return [line.rstrip("\r") for line in text.split("\n")]

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from ferero_lab.speech.experiment.speech import EXPERIMENT
+from ferero_lab.speech.experiment.experiment import EXPERIMENT
 
 __all__ = ["EXPERIMENT"]

@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ferero_lab.speech.augment import blank, fixed_hide, hide
-from ferero_lab.speech.batch import Batch
+from ferero_lab.speech.augment import Hidden, blank, fixed_hide, hide, warp
+from ferero_lab.speech.batches import SpeechBatch
 from ferero_lab.speech.ctc import ctc_per_utterance
-from ferero_lab.speech.hidden import Hidden
 from ferero_lab.speech.recogniser import Recogniser
-from ferero_lab.speech.warp import warp
 
 __all__ = ["NAMES", "Given", "Sums", "draw", "held_out_sums", "mixed", "training_losses"]
 
@@ -31,7 +29,7 @@ class Given:
         hidden: what the model does not see of each.
     """
 
-    batches: Mapping[str, Batch]
+    batches: Mapping[str, SpeechBatch]
     hidden: Mapping[str, Hidden]
 
 
@@ -60,7 +58,9 @@ class Sums:
         return float((n / (n - 1) * residual.square().sum()).sqrt() / count.sum())
 
 
-def draw(batches: Mapping[str, Batch], generator: torch.Generator, steps: int, *, tempo: float, pitch: float) -> Given:
+def draw(
+    batches: Mapping[str, SpeechBatch], generator: torch.Generator, steps: int, *, tempo: float, pitch: float
+) -> Given:
     """Warp a batch of each language, and choose what to hide of it."""
     warped, hidden = {}, {}
     for language, batch in batches.items():
@@ -95,7 +95,7 @@ def training_losses(model: Recogniser, given: Given) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def held_out_sums(model: Recogniser, batches: Mapping[str, Sequence[Batch]]) -> Sums:
+def held_out_sums(model: Recogniser, batches: Mapping[str, Sequence[SpeechBatch]]) -> Sums:
     """The losses of every utterance of a set, nothing augmented: CTC on all of it, CPC with evenly hidden stretches.
 
     Args:
@@ -128,7 +128,7 @@ def mixed(device: torch.device) -> AbstractContextManager[None]:
     return torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda")
 
 
-def _held_out(model: Recogniser, language: str, batch: Batch) -> dict[str, tuple[Tensor, Tensor]]:
+def _held_out(model: Recogniser, language: str, batch: SpeechBatch) -> dict[str, tuple[Tensor, Tensor]]:
     steps, frames = model.contrast.steps, batch.features.shape[1]
     bins = batch.features.shape[2]
     hidden = fixed_hide(batch.lengths, frames=frames, spacing=spacing_of(steps), steps=steps, bins=bins)

@@ -11,9 +11,9 @@ from typing import Any
 from ferero_lab.experiments.experiment import Found
 from ferero_lab.speech.experiment.losses import NAMES
 from ferero_lab.speech.experiment.parts import SWEPT, runs_of
+from ferero_lab.speech.experiment.plan import METHODS, Levels
 from ferero_lab.speech.experiment.search import best_key, tried
-from ferero_lab.speech.experiment.training import LATE
-from ferero_lab.speech.experiment.wishes import METHODS, Levels
+from ferero_lab.speech.experiment.train import LATE
 
 __all__ = [
     "DATA",

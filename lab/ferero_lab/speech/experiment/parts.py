@@ -1,26 +1,32 @@
-"""The experiment step by step: pre-training, tuning by each method from the same weights, the sweep of the gap."""
+"""The parts of the experiment: pre-training, each method at several steps, the sweep of the gap, the time of a step."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
+from statistics import median
 
+import torch
+from torch import nn
+
+import ferero
 from ferero_lab.experiments.experiment import Context, Found, Part
-from ferero_lab.speech.experiment.bench import Bench, keep_model, start_key
-from ferero_lab.speech.experiment.plan import Plan
+from ferero_lab.speech.experiment.losses import Given, draw, training_losses
+from ferero_lab.speech.experiment.plan import TITLES, Levels, SpeechPlan, levels_after, preference_of
 from ferero_lab.speech.experiment.search import best_run, rate_key, rate_keys, tried
 from ferero_lab.speech.experiment.sentences import say_sentences
-from ferero_lab.speech.experiment.timing import time_steps
-from ferero_lab.speech.experiment.wishes import TITLES, Levels, levels_after
+from ferero_lab.speech.experiment.speech_setup import SpeechSetup, keep_model, start_key
+from ferero_lab.speech.recogniser import Recogniser
 
 __all__ = ["SWEPT", "levels_of", "make_parts", "runs_of", "seed_key"]
 
 SWEPT = "sweep"
 
 
-def make_parts(plan: Plan) -> list[Part]:
+def make_parts(plan: SpeechPlan) -> list[Part]:
     """In the order in which they need each other."""
     trained = set(plan.stages) - {"timing"}
     parts = [
@@ -60,18 +66,18 @@ def runs_of(name: str, found: Mapping[str, Found]) -> list[Found]:
     return [best_run(first.values()), *(found[seed_key(name, seed)] for seed in seeds)]
 
 
-def levels_of(plan: Plan, found: Mapping[str, Found], seed: int) -> Levels:
+def levels_of(plan: SpeechPlan, found: Mapping[str, Found], seed: int) -> Levels:
     """Set by where linear scalarization ended on the dev set, from the same pre-trained weights."""
     return levels_after(_ends(found, seed), tightening=plan.tightening, shift=plan.shift, floors=plan.floors)
 
 
-def pretrain(plan: Plan, seed: int, context: Context) -> Found:
+def pretrain(plan: SpeechPlan, seed: int, context: Context) -> Found:
     """All three losses, equally weighted, from fresh weights."""
-    bench = Bench.of(plan, context)
-    model = bench.fresh(seed)
-    schedule = bench.schedule(plan.pretraining, plan.pretraining_rate, every=5 * plan.every, warm_up=plan.warm_up)
+    setup = SpeechSetup.of(plan, context)
+    model = setup.fresh(seed)
+    schedule = setup.schedule(plan.pretraining, plan.pretraining_rate, every=5 * plan.every, warm_up=plan.warm_up)
     checkpoint = context.folder / "training.pt"
-    found = bench.train(model, "ls", schedule, seed=seed, checkpoint=checkpoint, advance=context.advance)
+    found = setup.train(model, "ls", schedule, seed=seed, checkpoint=checkpoint, advance=context.advance)
     keep_model(model, context.folder)
     count = sum(each.numel() for each in model.parameters())
     return {
@@ -79,22 +85,22 @@ def pretrain(plan: Plan, seed: int, context: Context) -> Found:
         "method": "start",
         "parameters": {"encoder": sum(each.numel() for each in model.encoder_parameters()), "all": count},
         "plan": asdict(plan),
-        "corpus": bench.sets.name,
-        "sizes": bench.sets.sizes(),
-        "hours": {language: bench.sets.hours(language) for language in bench.sets.alphabets},
-        "symbols": bench.sets.symbols(),
-        "skipped": bench.sets.skipped.counts(),
+        "corpus": setup.sets.name,
+        "sizes": setup.sets.sizes(),
+        "hours": {language: setup.sets.hours(language) for language in setup.sets.alphabets},
+        "symbols": setup.sets.symbols(),
+        "skipped": setup.sets.skipped.counts(),
     }
 
 
-def try_rate(plan: Plan, name: str, index: int, context: Context) -> Found:
+def try_rate(plan: SpeechPlan, name: str, index: int, context: Context) -> Found:
     """A method with one of the steps, at the first seed; its model is kept."""
-    bench = Bench.of(plan, context)
-    model = bench.pretrained(context, 0)
-    found = bench.train(
+    setup = SpeechSetup.of(plan, context)
+    model = setup.pretrained(context, 0)
+    found = setup.train(
         model,
         name,
-        bench.schedule(plan.tuning, plan.rates[index], every=plan.every),
+        setup.schedule(plan.tuning, plan.rates[index], every=plan.every),
         seed=0,
         levels=levels_of(plan, context.found, 0) if _is_held(name) else None,
         checkpoint=context.folder / "training.pt",
@@ -104,13 +110,13 @@ def try_rate(plan: Plan, name: str, index: int, context: Context) -> Found:
     return found
 
 
-def tune(plan: Plan, name: str, seed: int, context: Context) -> Found:
+def tune(plan: SpeechPlan, name: str, seed: int, context: Context) -> Found:
     """A method at another seed, with the step that its search chose."""
-    bench = Bench.of(plan, context)
-    return bench.train(
-        bench.pretrained(context, seed),
+    setup = SpeechSetup.of(plan, context)
+    return setup.train(
+        setup.pretrained(context, seed),
         name,
-        bench.schedule(plan.tuning, _first(name, context.found)["rate"], every=plan.every),
+        setup.schedule(plan.tuning, _first(name, context.found)["rate"], every=plan.every),
         seed=seed,
         levels=levels_of(plan, context.found, seed) if _is_held(name) else None,
         checkpoint=context.folder / "training.pt",
@@ -118,15 +124,15 @@ def tune(plan: Plan, name: str, seed: int, context: Context) -> Found:
     )
 
 
-def sweep(plan: Plan, index: int, context: Context) -> Found:
+def sweep(plan: SpeechPlan, index: int, context: Context) -> Found:
     """FERERO with another gap, for a shorter time; the bound on CPC is left where linear scalarization ended."""
-    bench = Bench.of(plan, context)
+    setup = SpeechSetup.of(plan, context)
     ends = _ends(context.found, 0)
     levels = levels_after(ends, tightening=0.0, shift=plan.shifts[index], floors=plan.floors)
-    return bench.train(
-        bench.pretrained(context, 0),
+    return setup.train(
+        setup.pretrained(context, 0),
         "ferero",
-        bench.schedule(plan.sweeping, _first("ferero", context.found)["rate"], every=plan.every),
+        setup.schedule(plan.sweeping, _first("ferero", context.found)["rate"], every=plan.every),
         seed=0,
         levels=levels,
         checkpoint=context.folder / "training.pt",
@@ -134,7 +140,7 @@ def sweep(plan: Plan, index: int, context: Context) -> Found:
     )
 
 
-def _method_parts(plan: Plan, name: str) -> list[Part]:
+def _method_parts(plan: SpeechPlan, name: str) -> list[Part]:
     """The steps of the first seed, then the other seeds; under constraints each after those that set its levels."""
     title, rates = TITLES[name], rate_keys(plan, name)
     levels = rate_keys(plan, "ls") if _is_held(name) else ()
@@ -174,3 +180,68 @@ def _ends(found: Mapping[str, Found], seed: int) -> dict[str, float]:
     run = _first("ls", found) if seed == 0 else found[seed_key("ls", seed)]
     ends: dict[str, float] = run["dev"]["losses"]
     return ends
+
+
+_ROUNDS = 40
+_WARM_UP = 5
+
+
+def time_steps(plan: SpeechPlan, context: Context) -> Found:
+    """The median over rounds of the ratio of two steps next to each other, and the median times in milliseconds."""
+    setup = SpeechSetup.of(plan, context)
+    model = setup.fresh(0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, fused=True)
+    streams = setup.sets.streams(plan.seconds, 0, setup.device)
+    given = draw(
+        {language: stream.next() for language, stream in streams.items()},
+        torch.Generator().manual_seed(0),
+        model.contrast.steps,
+        tempo=plan.tempo,
+        pitch=plan.pitch,
+    )
+    steer = ferero.Steer(preference_of("ferero", Levels(cpc=1.0, gap=0.5))).to(setup.device)
+    weights = torch.full((3,), 1 / 3, device=setup.device)
+    rounds = 6 if plan.mode == "quick" else _ROUNDS
+    plain, steered = [], []
+    for index in range(_WARM_UP + rounds):
+        times = {}
+        for which in (("plain", "steered"), ("steered", "plain"))[index % 2]:
+            times[which] = _time_step(model, optimizer, given, steer if which == "steered" else None, weights)
+        if index >= _WARM_UP:
+            plain.append(times["plain"])
+            steered.append(times["steered"])
+        context.advance(index + 1, _WARM_UP + rounds)
+    ratios = [mine / theirs for mine, theirs in zip(steered, plain, strict=True)]
+    return {
+        "rounds": rounds,
+        "utterances": {language: len(batch) for language, batch in given.batches.items()},
+        "frames": {language: int(batch.lengths.sum()) for language, batch in given.batches.items()},
+        "ratio": median(ratios),
+        "ratios": ratios,
+        "seconds": {"weighted sum": median(plain), "ferero": median(steered)},
+    }
+
+
+def _time_step(
+    model: Recogniser,
+    optimizer: torch.optim.Optimizer,
+    given: Given,
+    steer: ferero.Steer | None,
+    weights: torch.Tensor,
+) -> float:
+    device = weights.device
+    _wait(device)
+    began = time.perf_counter()
+    losses, counts = training_losses(model, given)
+    loss = weights @ losses if steer is None else steer(losses, counts)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    _wait(device)
+    return time.perf_counter() - began
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

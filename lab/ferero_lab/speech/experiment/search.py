@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from ferero_lab.experiments.experiment import Found
-from ferero_lab.speech.experiment.plan import Plan
-from ferero_lab.speech.experiment.wishes import Levels
+from ferero_lab.speech.experiment.plan import Levels, SpeechPlan
 
 __all__ = ["best_key", "best_run", "rate_key", "rate_keys", "tried"]
 
@@ -17,7 +16,7 @@ def rate_key(name: str, index: int) -> str:
     return f"{name}-rate-{index}"
 
 
-def rate_keys(plan: Plan, name: str) -> tuple[str, ...]:
+def rate_keys(plan: SpeechPlan, name: str) -> tuple[str, ...]:
     """Those of all steps of the plan, in order."""
     return tuple(rate_key(name, index) for index in range(len(plan.rates)))
 

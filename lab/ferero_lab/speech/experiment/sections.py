@@ -1,31 +1,25 @@
-"""The sections of the report on speech, with their tables."""
+"""The sections of the report on speech, with their tables and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ferero_lab.experiments.experiment import Found, Section
-from ferero_lab.report.panels import Table
-from ferero_lab.speech.experiment.figures import (
-    LANGUAGE,
-    course_panels,
-    pretraining_panel,
-    steering_panels,
-    sweep_panel,
-)
-from ferero_lab.speech.experiment.plan import Plan
-from ferero_lab.speech.experiment.wishes import TITLES, TOLERANCE, Levels
+from ferero_lab.report.panels import Curve, Level, Lines, Panel, Table
+from ferero_lab.speech.experiment.losses import NAMES
+from ferero_lab.speech.experiment.plan import TITLES, TOLERANCE, Levels, SpeechPlan
 
 __all__ = [
+    "LANGUAGE",
     "constraint_section",
-    "course_section",
     "data_section",
     "error_section",
     "search_section",
     "steering_section",
     "sweep_section",
     "timing_section",
+    "trajectory_section",
 ]
 
 """The bar for each constraint on the dev set."""
@@ -42,7 +36,7 @@ _SPLIT = {"dev": "dev set", "test": "test set"}
 
 
 def error_section(
-    plan: Plan, hours: float | None, methods: Mapping[str, Any], versus: Mapping[str, Any] | None
+    plan: SpeechPlan, hours: float | None, methods: Mapping[str, Any], versus: Mapping[str, Any] | None
 ) -> Section:
     """The paper's table with our rows, the same on the dev set, and FERERO against linear scalarization."""
     header = ("", "English WER", plan.mandarin_errors, "average", "gap", "English, letters")
@@ -67,7 +61,7 @@ def error_section(
     return Section("Error rates", text, [], tables)
 
 
-def constraint_section(plan: Plan, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
+def constraint_section(plan: SpeechPlan, rows: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
     """How each seed's losses stand to its levels, on dev and test."""
     header = (
         "method", "seed", "step", "ε₁", "cpc, dev", "over ε₁, dev", "over ε₁, test", "ε₂", "zh - en, dev",
@@ -92,11 +86,11 @@ def constraint_section(plan: Plan, rows: Mapping[str, Sequence[Mapping[str, Any]
     return Section("The constraints", text, [], [Table(header, cells, "Losses and levels", note)])
 
 
-def course_section(runs: Mapping[str, Found], levels: Levels | None) -> Section:
+def trajectory_section(runs: Mapping[str, Found], levels: Levels | None) -> Section:
     """Losses over time, at the first seed."""
     text = "Losses on the dev set at every look, first seed, from the pre-trained weights."
     across = "" if levels is None else " Dashed across: the levels."
-    return Section("Losses on the way", text + across, course_panels(runs, levels))
+    return Section("Losses on the way", text + across, trajectory_panels(runs, levels))
 
 
 def steering_section(run: Found) -> Section:
@@ -139,7 +133,7 @@ def sweep_section(rows: Sequence[Mapping[str, Any]], worst: float, bar: float) -
     return Section("Other gaps", text, [sweep_panel(rows)], [Table(header, cells, "Swept gap", note)])
 
 
-def search_section(plan: Plan, searches: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
+def search_section(plan: SpeechPlan, searches: Mapping[str, Sequence[Mapping[str, Any]]]) -> Section:
     """How the step of each method was chosen."""
     header = ("method", "step", "English WER", plan.mandarin_errors, "average", "worst violation", "chosen")
     rows = [
@@ -175,7 +169,7 @@ def timing_section(found: Found, bar: float) -> Section:
 
 
 def data_section(found: Found) -> Section:
-    """What was trained on, what was left out, and the course of pre-training."""
+    """What was trained on, what was left out, and the losses of pre-training."""
     header = ("language", "hours to train on", "utterances, train", "dev", "test", "symbols")
     rows = [
         [
@@ -257,7 +251,7 @@ def _sure(value: float, error: float | None) -> str:
     return f"{value:.3f}" if error is None else f"{value:.3f} ± {error:.3f}"
 
 
-def _compared(plan: Plan, hours: float | None) -> str:
+def _compared(plan: SpeechPlan, hours: float | None) -> str:
     paper = (
         f"The paper trains on {_PAPER_HOURS} hours (LibriSpeech 960, 100 of them with their text, AISHELL 178) and "
         "tests on those corpora"
@@ -274,3 +268,67 @@ def _compared(plan: Plan, hours: float | None) -> str:
 
 def _count(number: int, noun: str, nouns: str = "") -> str:
     return f"{number} {noun if number == 1 else nouns or noun + 's'}"
+
+
+LANGUAGE = {"zh": "Mandarin", "en": "English"}
+_STEPS = "optimizer steps"
+_NATS = "nats for each symbol"
+_CONSTRAINTS = ("cpc ≤ ε₁", "zh - en = ε₂")
+_CPC, _ZH, _EN = range(len(NAMES))
+
+
+def pretraining_panel(run: Found) -> Lines:
+    """The three dev losses while the weights are fresh."""
+    lines = [_line(run, [row[i] for row in run["course"]["held_out"]], _loss(i)) for i in range(len(NAMES))]
+    return Lines("Pre-training: losses on the dev set", _STEPS, "nats", lines)
+
+
+def trajectory_panels(runs: Mapping[str, Found], levels: Levels | None) -> list[Panel]:
+    """The dev losses of some methods: CPC and the gap with their levels, and each language."""
+    bound = [] if levels is None else [Level(levels.cpc, f"ε₁ = {levels.cpc:.3f}")]
+    gap = [] if levels is None else [Level(levels.gap, f"ε₂ = {levels.gap:.3f}")]
+    return [
+        Lines("CPC", _STEPS, "nats for each predicted frame", _curves(runs, lambda row: row[_CPC]), levels=bound),
+        Lines("Mandarin minus English", _STEPS, _NATS, _curves(runs, lambda row: row[_ZH] - row[_EN]), levels=gap),
+        Lines("CTC, Mandarin", _STEPS, _NATS, _curves(runs, lambda row: row[_ZH])),
+        Lines("CTC, English", _STEPS, _NATS, _curves(runs, lambda row: row[_EN])),
+    ]
+
+
+def steering_panels(run: Found) -> list[Panel]:
+    """With which weights a run under constraints was trained, and its multipliers."""
+    course, title = run["course"], TITLES[run["method"]]
+    weights = [_line(run, [row[i] for row in course["weights"]], _loss(i)) for i in range(len(NAMES))]
+    panels: list[Panel] = [Lines(f"{title}: weights of the losses", _STEPS, "weight", weights)]
+    if all(len(row) == len(_CONSTRAINTS) for row in course["multipliers"]):
+        lines = [_line(run, [row[i] for row in course["multipliers"]], name) for i, name in enumerate(_CONSTRAINTS)]
+        panels.append(Lines(f"{title}: multipliers of the constraints", _STEPS, "multiplier", lines))
+    return panels
+
+
+def sweep_panel(rows: Sequence[Mapping[str, Any]]) -> Lines:
+    """The gap reached over the gap asked for."""
+    asked = [row["asked"] for row in rows]
+    lines = [
+        Curve(asked, asked, "asked for", dashed=True),
+        Curve(asked, [row["dev"]["gap"] for row in rows], "dev set"),
+        Curve(
+            asked,
+            [row["test"]["gap"] for row in rows],
+            "test set",
+            [row["test"]["standard_errors"]["gap"] for row in rows],
+        ),
+    ]
+    return Lines("Gap asked for and reached", "gap asked for, nats for each symbol", "gap reached", lines)
+
+
+def _curves(runs: Mapping[str, Found], value: Callable[[Sequence[float]], float]) -> list[Curve]:
+    return [_line(run, [value(row) for row in run["course"]["held_out"]], TITLES[name]) for name, run in runs.items()]
+
+
+def _line(run: Found, values: Sequence[float], label: str) -> Curve:
+    return Curve(run["course"]["steps"], values, label)
+
+
+def _loss(index: int) -> str:
+    return LANGUAGE.get(NAMES[index], "CPC")

@@ -11,11 +11,10 @@ import torch
 
 from ferero.errors import InputError
 from ferero_lab.experiments.experiment import Settings
-from ferero_lab.speech.batch import Batch
-from ferero_lab.speech.batches import Batches, batches_of
+from ferero_lab.speech.batches import SpeechBatch, SpeechBatches, batches_of
 from ferero_lab.speech.corpora import RATE, Alphabet, Corpus, find_corpora, words_like
 from ferero_lab.speech.corpora.corpus import LANGUAGES, SPLITS, Skipped
-from ferero_lab.speech.experiment.plan import Plan
+from ferero_lab.speech.experiment.plan import SpeechPlan
 from ferero_lab.speech.features import HOP
 from ferero_lab.speech.prepare import Prepared, prepare
 
@@ -53,12 +52,12 @@ class Sets:
         """Of the training set."""
         return self.frames(language) / (RATE // HOP) / 3600
 
-    def streams(self, seconds: float, seed: int, device: torch.device) -> dict[str, Batches]:
+    def streams(self, seconds: float, seed: int, device: torch.device) -> dict[str, SpeechBatches]:
         """Training batches of each language; a step of both has about so many seconds, in proportion."""
         every = sum(self.frames(language) for language in LANGUAGES)
         share = seconds * (RATE // HOP) / every
         return {
-            language: Batches(
+            language: SpeechBatches(
                 self.prepared[language, "train"],
                 max(int(share * self.frames(language)), 1),
                 seed=seed,
@@ -67,7 +66,7 @@ class Sets:
             for language in LANGUAGES
         }
 
-    def held_out(self, split: str, device: torch.device) -> dict[str, list[Batch]]:
+    def held_out(self, split: str, device: torch.device) -> dict[str, list[SpeechBatch]]:
         """Every utterance of a split once; in large batches on a GPU, in small ones that fit a CPU's caches."""
         frames = _HELD_OUT_FRAMES.get(device.type, _FEW_FRAMES)
         return {language: batches_of(self.prepared[language, split], frames, device) for language in LANGUAGES}
@@ -77,7 +76,7 @@ class Sets:
         return {language: {split: len(self.prepared[language, split]) for split in SPLITS} for language in LANGUAGES}
 
 
-def check_there(plan: Plan, settings: Settings) -> None:
+def check_there(plan: SpeechPlan, settings: Settings) -> None:
     """Look for the recordings without reading them.
 
     Raises:
@@ -86,7 +85,7 @@ def check_there(plan: Plan, settings: Settings) -> None:
     _corpus(plan.corpus, settings.data)
 
 
-def load_sets(plan: Plan, settings: Settings, cache: Path | None) -> Sets:
+def load_sets(plan: SpeechPlan, settings: Settings, cache: Path | None) -> Sets:
     """Read the recordings, or take them from the cache; once in a process."""
     return _load(plan.corpus, plan.unit, plan.trimmed, settings.data, cache)
 
