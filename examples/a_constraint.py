@@ -1,4 +1,4 @@
-"""Losses with names, a bound that can be had, and one that cannot."""
+"""Losses with names, a bound that can be met, and bounds that cannot."""
 
 import torch
 
@@ -15,9 +15,9 @@ def losses(theta: torch.Tensor) -> torch.Tensor:
 
 start = torch.tensor([0.1, -0.2, 0.2, 0.0], dtype=torch.float64)
 
-wanted = ferero.Preference(f, [f.error <= 0.3])
-print(wanted)
-print(ferero.minimize(losses, start, wanted))
+preference = ferero.Preference(f, [f.error <= 0.3])
+print(preference)
+print(ferero.minimize(losses, start, preference))
 
 too_much = ferero.Preference(f, [f.error <= 0.3, f.gap <= 0.3])
 result = ferero.minimize(losses, start, too_much)

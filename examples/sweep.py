@@ -1,4 +1,4 @@
-"""A front by two processes, with every finished point on disk: killed at any time, the same call goes on from there."""
+"""A front by two worker processes; finished points are saved, so the same call resumes after a crash."""
 
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
@@ -32,15 +32,15 @@ def two_workers():
     return ProcessPoolExecutor(2, mp_context=get_context("spawn"))
 
 
-def tell(done, total):
+def progress(done, total):
     print(f"{done} of {total} points")
 
 
 if __name__ == "__main__":
-    wanted = ferero.spread(2, 4)
-    with tempfile.TemporaryDirectory() as folder:  # yours would be one that stays
-        front = ferero.sweep(train_one, wanted, executor=two_workers, folder=folder, progress=tell)
+    rays = ferero.spread(2, 4)
+    with tempfile.TemporaryDirectory() as folder:  # use a permanent folder
+        front = ferero.sweep(train_one, rays, executor=two_workers, folder=folder, progress=progress)
         print(front)
-        print("once more, and nothing is left to do:")
-        ferero.sweep(train_one, wanted, executor=two_workers, folder=folder, progress=tell)
+        print("the same call again finds every point finished:")
+        ferero.sweep(train_one, rays, executor=two_workers, folder=folder, progress=progress)
     print(f"largest ray error: {front.ray_errors().max():.1f} degrees")

@@ -1,4 +1,4 @@
-"""Hugging Face accelerate: the steer outside the model, registered so that save_state and load_state carry it."""
+"""Hugging Face accelerate: the `Steer` outside the model, registered so that save_state and load_state include it."""
 
 import torch
 from accelerate import Accelerator

@@ -1,4 +1,4 @@
-"""Six models trained as one: two digits in an image, three trade-offs between reading them, two seeds each."""
+"""Six models trained together: two digits in an image, three trade-offs between the two losses, two seeds each."""
 
 import tempfile
 from pathlib import Path
@@ -29,7 +29,7 @@ def accuracies(model, batch):
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder:  # yours would be one that stays
+    with tempfile.TemporaryDirectory() as folder:  # use a permanent folder
         front = ferero.train_front(
             lambda seed: PairNet(seed=seed),
             losses,
@@ -42,7 +42,7 @@ if __name__ == "__main__":
             seeds=2,
             evaluate={"test": (data.test.images, data.test.labels)},
             metrics=accuracies,
-            checkpoint=Path(folder) / "front.pt",  # interrupted at any time, the same call goes on from there
+            checkpoint=Path(folder) / "front.pt",  # after an interruption the same call resumes
         )
     print(front)
     for trained in front:

@@ -1,4 +1,4 @@
-"""Lightning with automatic optimization: the steer is a part of the module, so checkpoints carry it."""
+"""Lightning with automatic optimization: the `Steer` is a submodule, so checkpoints include it."""
 
 import logging
 import warnings
@@ -22,7 +22,7 @@ class Net(lightning.LightningModule):
         x, y, z = batch
         out = self.layers(x)[:, 0]
         loss = self.steer({"left": (out - y).square().mean(), "right": (out - z).square().mean()})
-        self.log_dict(self.steer.metrics())  # ModelCheckpoint(monitor="ferero/merit") keeps the best feasible one
+        self.log_dict(self.steer.metrics())  # ModelCheckpoint(monitor="ferero/merit") keeps the best feasible model
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

@@ -1,4 +1,4 @@
-"""A plain PyTorch loop: two targets that one model cannot both fit, and the trade-off between them that you choose."""
+"""A plain PyTorch loop: one model cannot fit both targets; the preference fixes the ratio of the two losses."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Two losses in a proportion that you choose, and the proof that it is the best such point."""
+"""Two losses in a given ratio, with a certificate of first-order optimality."""
 
 import torch
 

@@ -120,7 +120,7 @@ def arrives_fair(scope: dict[str, Any]) -> None:
     assert abs(report.constraints[0].value) < 0.005
     assert float(scope["men"][-1] - scope["women"][-1]) == pytest.approx(0.05, abs=0.01)
     plain = scope["below"].lines[0].get_ydata()
-    assert plain[-1] > 0.15  # without the wish
+    assert plain[-1] > 0.15  # without the constraint
 
 
 def arrives_on_rays(scope: dict[str, Any]) -> None:
@@ -223,7 +223,7 @@ def without_evaluations(text: str) -> tuple[str, list[int]]:
 
 def test_the_page_is_right_about_jumps(gallery: ModuleType, page: str) -> None:
     scope = gallery.run("concave_front").scope
-    jumps = ferero.trace(scope["losses"], scope["start"], scope["wishes"][:3])
+    jumps = ferero.trace(scope["losses"], scope["start"], scope["preferences"][:3])
     assert all(result.success for result in jumps)
     said = re.search(r"about (\d+) evaluations instead of (\d+)", page)
     assert said is not None
@@ -235,8 +235,8 @@ def test_the_page_is_right_about_what_the_beam_leaves_out(gallery: ModuleType, p
     assert "with `f.bend <= 0.25` the answer has flanges that are thicker than wide" in page
     scope = gallery.run("beam_design").scope
     f = scope["f"]
-    wish = ferero.Preference(f, [f.bend <= 0.25, *scope["safe"][1:]], minimize=f.mass)
-    found = ferero.minimize(scope["beam"], scope["start"], wish)
+    preference = ferero.Preference(f, [f.bend <= 0.25, *scope["safe"][1:]], minimize=f.mass)
+    found = ferero.minimize(scope["beam"], scope["start"], preference)
     _, width, _, flange = np.exp(found.x)
     assert found.success
     assert flange > width

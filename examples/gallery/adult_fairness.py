@@ -27,7 +27,7 @@ with ferero.plot.theme():
 for text in ("minimize error", "minimize error; abs(men - women) <= 0.05"):
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-    # No room for swings: the rate goes to 0.
+    # headroom=0, since the learning rate decays to 0
     steer = ferero.Steer(ferero.Preference.parse(text, names=["error", "women", "men"]), ferero.FereroPI(headroom=0))
     optimizer, seen = torch.optim.Adam(model.parameters(), lr=0.01), []
     for step in range(3000):

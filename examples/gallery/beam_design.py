@@ -1,4 +1,4 @@
-"""A welded steel beam, 6 m long, with 40 kN in its middle: four objectives, two bounds and a balance."""
+"""A welded steel beam, 6 m long, with 40 kN in its middle: four objectives, two bounds and an equality."""
 
 import numpy as np
 
@@ -22,11 +22,11 @@ def beam(x):
 f = ferero.objectives("mass", "bend", "stress", "buckling")
 start = np.log([0.24, 0.12, 0.010, 0.012])
 safe = [f.bend <= 0.3, f.stress <= 0.6, f.stress == f.buckling]
-wishes = [
+preferences = [
     ferero.Preference(f, safe, minimize=f.mass),
     ferero.Preference(f, minimize=f.mass + f.bend + f.stress + f.buckling),
 ]
-results = [ferero.minimize(beam, start, wish) for wish in wishes]
+results = [ferero.minimize(beam, start, preference) for preference in preferences]
 front = ferero.Front.from_results(results)
 print(results[0])
 print("height, width, web, flange in mm:", (1000 * np.exp(results[0].x)).round(1))

@@ -13,9 +13,9 @@ def losses(x):
 
 f = ferero.objectives("first", "second")
 start = 0.8 * c + 0.16 * torch.sin(torch.arange(20, dtype=torch.float64))
-wishes = [ferero.Preference.ray([a, b], names=f) for a, b in ((1, 2), (1, 1), (2, 1))]
-wishes += [ferero.Preference(f, minimize=w * f.first + (1 - w) * f.second) for w in (0.2, 0.5)]
-front = ferero.trace(losses, start, wishes, step=0.05, max_iter=2000)
+preferences = [ferero.Preference.ray([a, b], names=f) for a, b in ((1, 2), (1, 1), (2, 1))]
+preferences += [ferero.Preference(f, minimize=w * f.first + (1 - w) * f.second) for w in (0.2, 0.5)]
+front = ferero.trace(losses, start, preferences, step=0.05, max_iter=2000)
 
 print(front)
 print(f"first loss: {losses(start)[0]:.3f} at the start, {front.losses[1, 0]:.3f} on the ray 1 : 1")

@@ -1,4 +1,4 @@
-"""Twelve portfolios between little risk and much return, and a page to look at them."""
+"""Twelve portfolios between little risk and much return, and an HTML report of them."""
 
 from pathlib import Path
 
@@ -22,20 +22,20 @@ def losses(x):
 
 
 names = ("risk", "missed_return")
-wishes = [ferero.Preference.ray(ray, names=names) for ray in ferero.spread(2, 12)]
-front = ferero.trace(losses, torch.zeros(10, dtype=torch.float64), wishes)
+preferences = [ferero.Preference.ray(ray, names=names) for ray in ferero.spread(2, 12)]
+front = ferero.trace(losses, torch.zeros(10, dtype=torch.float64), preferences)
 print(front)
 
 points, segments, rows = [], [], []
 for r, error in zip(front, front.ray_errors(), strict=True):
-    found, way = r.losses.tolist(), r.history.losses.tolist()
-    wish = "risk : missed = {:.2f} : {:.2f}".format(*r.preference.ray)
-    points.append(FrontPoint(found, "portfolio", wish, {"status": r.status}, way, ok=r.success))
-    segments.append(Segment([0, 0], (1.3 * r.losses).tolist(), wish))
-    rows.append([wish, *(f"{x:.4f}" for x in found), f"{error:.1e}", r.status])
+    found, trajectory = r.losses.tolist(), r.history.losses.tolist()
+    label = "risk : missed = {:.2f} : {:.2f}".format(*r.preference.ray)
+    points.append(FrontPoint(found, "portfolio", label, {"status": r.status}, trajectory, ok=r.success))
+    segments.append(Segment([0, 0], (1.3 * r.losses).tolist(), label))
+    rows.append([label, *(f"{x:.4f}" for x in found), f"{error:.1e}", r.status])
 panel = FrontPanel("Risk and missed return", names, points, segments)
-table = Table(["asked for", *names, "degrees off", "status"], rows)
-lead = f"{sum(r.success for r in front)} of {len(front)} wishes are met."
+table = Table(["preference", *names, "degrees off", "status"], rows)
+lead = f"{sum(r.success for r in front)} of {len(front)} preferences are met."
 story = Story("Twelve portfolios", lead, [Section("Front", panels=[panel], tables=[table])], front.to_dict())
 folder = Path("traced_report")
 write_folder(folder, story_files(story, configuration("traced_report.py")))

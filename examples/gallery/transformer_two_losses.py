@@ -23,7 +23,7 @@ def train(preference):
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
     model = BertForSequenceClassification(BertConfig(vocab_size=32, num_labels=2, **sizes))
-    # A part of the model: saved and resumed with it. No room for swings: the rate goes to 0.
+    # A submodule: saved and resumed with the model. headroom=0, since the learning rate decays to 0.
     model.steer = ferero.Steer(preference, ferero.FereroPI(headroom=0))
     records.clear()
     quiet = {"disable_tqdm": True, "report_to": "none", "save_strategy": "no", "logging_strategy": "no"}
@@ -36,7 +36,7 @@ def train(preference):
 
 torch.manual_seed(0)
 words, rare = torch.randint(32, (8192, 12)), torch.rand(8192) < 0.2
-labels = torch.where(rare, (words == 1).any(1), (words == 2).any(1)).long()  # other words matter
+labels = torch.where(rare, (words == 1).any(1), (words == 2).any(1)).long()  # each kind depends on another word
 rows = [{"input_ids": w, "rare": r, "labels": y} for w, r, y in zip(words, rare, labels, strict=True)]
 records = []
 f = ferero.objectives("common", "rare")

@@ -1,4 +1,4 @@
-"""One small network reads two overlapping digits: which task may err more is asked for by a ray."""
+"""One small network reads two overlapping digits: a ray says which task may err more."""
 
 import torch
 from sklearn.datasets import load_digits
@@ -26,13 +26,13 @@ def losses(model, batch):
 
 
 f = ferero.objectives("left", "right")
-wishes = [ferero.Preference.ray([a, b], names=f) for a, b in ((1, 2), (1, 1), (2, 1))]
-wishes.append(ferero.Preference(f, minimize=f.left + f.right))
+preferences = [ferero.Preference.ray([a, b], names=f) for a, b in ((1, 2), (1, 1), (2, 1))]
+preferences.append(ferero.Preference(f, minimize=f.left + f.right))
 front = ferero.train_front(
     model,
     losses,
     (canvas, labels[pairs[0]], labels[pairs[1]]),
-    wishes,
+    preferences,
     optimizer=lambda parameters: torch.optim.Adam(parameters, lr=0.01),
     epochs=60,
     schedule=lambda optimizer: torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60),
@@ -42,5 +42,5 @@ front = ferero.train_front(
 print(front)
 print("right over left:", (front.losses[:, 1] / front.losses[:, 0]).round(decimals=2).tolist())
 ax = front.plot()
-ax.set(xlim=(0, 0.8), ylim=(0, 0.8))  # the last part of the way
+ax.set(xlim=(0, 0.8), ylim=(0, 0.8))  # the last part of the trajectories
 ax.figure.savefig("two_tasks.png")

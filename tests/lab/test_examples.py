@@ -12,14 +12,14 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
     "two_losses_on_a_ray.py": ["converged", "second over first: 2.0"],
     "a_constraint.py": ["subject to error <= 0.3", "converged", "unattainable"],
-    "compare_methods.py": ["FereroPI ", "LinearScalarization ", "wanted 2; reads gramian, losses"],
+    "compare_methods.py": ["FereroPI ", "LinearScalarization ", "(preference: 2), reads gramian, losses"],
     "own_problem_numpy.py": ["bend <= 0.2", "converged"],
     "train_plain_loop.py": ["after 400 steps", "left over right, on all examples"],
     "train_lightning.py": ["after 400 steps", "left over right"],
     "train_transformers.py": ["after 300 steps", "second <= 0.2", "second: 0."],
     "train_accelerate.py": ["after 400 steps", "left over right"],
     "train_front.py": ["left == 2*right", "met", "ratios of the losses: 0.5"],
-    "sweep.py": ["4 of 4 points", "nothing is left to do", "largest ray error: 0."],
+    "sweep.py": ["4 of 4 points", "the same call again finds every point finished", "largest ray error: 0."],
     "train_torchrun.py": ["after 400 steps", "left over right, with 1 processes"],
 }
 OF_OTHER_PROCESSES = {
