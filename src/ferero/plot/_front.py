@@ -44,8 +44,8 @@ def plot_front(
         front: of any number of losses.
         ax: where to draw, three-dimensional for three losses, the legend left to you; None makes a figure.
         truth: points (K, m) of the true front, if known; a curve in the plane (NaN rows leave gaps).
-        trajectories: draw the losses along the way.
-        rays: draw the losses that the preferences want, where that is a line.
+        trajectories: draw the losses along the way; of two or three losses.
+        rays: draw the losses that the preferences want, where that is a line; of two or three losses.
         labels: what the legend calls the points, an empty text for one that it leaves out; None for the preferences
             in words, where they are ten or fewer.
 
@@ -54,6 +54,7 @@ def plot_front(
 
     Raises:
         InputError: for a truth, axes or labels that do not fit.
+        UnsupportedError: for a truth of more than three losses, in units of the rays.
         MissingExtraError: without matplotlib.
 
     Example:

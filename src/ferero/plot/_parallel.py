@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ferero._arrays import Array
+from ferero.errors import UnsupportedError
 from ferero.fronts._found import Found, shortfall_of
 from ferero.fronts._front import Front
 from ferero.plot.style._frame import finish, new_panels
@@ -25,23 +26,31 @@ def plot_parallel(front: Front[Found], ax: Axes | None, *, truth: Array | None, 
     Args:
         front: of any number of losses.
         ax: where to draw; None makes a figure.
-        truth: points (K, m) of the true front, faintly behind; not where units are the rays', which it lacks.
+        truth: points (K, m) of the true front, faintly behind.
         labels: for the legend.
+
+    Raises:
+        UnsupportedError: for a truth where the units are those of the rays, since its points belong to none.
     """
+    relative = _in_units_of_rays(front)
+    if truth is not None and relative is not None:
+        raise UnsupportedError(
+            "truth: each point is drawn in units of its own ray, and the points of the true front have none, found "
+            f"{len(truth)} of them; leave truth out."
+        )
     with drawing(ax):
         axes = new_panels(max(3.6, 0.6 * len(front.names)), (2.4,))[0] if ax is None else ax
-        _draw(axes, front, truth, labels)
+        _draw(axes, front, relative, truth, labels)
         finish(axes)
     return axes
 
 
-def _draw(ax: Axes, front: Front[Found], truth: Array | None, labels: Sequence[str]) -> None:
+def _draw(ax: Axes, front: Front[Found], relative: Array | None, truth: Array | None, labels: Sequence[str]) -> None:
     page, places = page_of(ax), np.arange(len(front.names))
-    relative = _in_units_of_rays(front)
     values = front.losses.numpy() if relative is None else relative
     for x in range(len(places)):
         ax.axvline(x, color=page.pale, linewidth=THIN, zorder=0.5)
-    if truth is not None and relative is None:
+    if truth is not None:
         ax.plot(places, truth.T, color=page.pale, linewidth=THIN, alpha=page.faint, zorder=1)
     for row, result, color, label in zip(values, front.results, page.colors(len(front)), labels, strict=True):
         ax.plot(

@@ -121,6 +121,7 @@ class Stepper:
             scaler=scaler,
             generator=generator,
         )
+        _check_acts(method, slopes, double_sampling, split=split, generator=generator, step_size=step_size, chunk=chunk)
         self._update = Update(optimizer, clip_norm, scaler, group)
         parameters = self._update.parameters() if hasattr(optimizer, "param_groups") else []
         check_model(model, optimizer, parameters, method=method, slopes=slopes, step_size=step_size, group=group)
@@ -437,3 +438,36 @@ def _of_present(out: Stepped, counts: Tensor | None) -> Stepped:
     if counts is None:
         return out
     return replace(out, losses=torch.where(counts > 0, out.losses, torch.nan))
+
+
+def _check_acts(
+    method: Method[Any],
+    slopes: SlopeKind,
+    double_sampling: bool,
+    *,
+    split: Splitter | None,
+    generator: torch.Generator | None,
+    step_size: float | None,
+    chunk: int,
+) -> None:
+    """Refuse options that this method, or another option, leaves without effect.
+
+    Raises:
+        InputError: Naming the option and why it would do nothing.
+    """
+    name, has_slopes = type(method).__name__, "slopes" in method.requires
+    cases = {
+        f"{name}, which has no slopes": (
+            not has_slopes,
+            {"split": split, "generator": generator, "step_size": step_size},
+        ),
+        "double_sampling=False": (not double_sampling, {"split": split, "generator": generator}),
+        "split=": (split is not None, {"generator": generator}),
+        f'slopes="{slopes}"': (slopes != "realized", {"step_size": step_size}),
+    }
+    for reason, (is_so, options) in cases.items():
+        for option, value in options.items():
+            if is_so and value is not None:
+                raise InputError(f"{option}: expected None with {reason}, found {value!r}; leave it out.")
+    if chunk > 1 and "gramian" not in method.requires:
+        raise InputError(f"chunk: expected 1 with {name}, which has no gramian, found {chunk}; leave it out.")
