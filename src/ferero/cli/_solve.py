@@ -120,12 +120,14 @@ def _read_start(x0: str | None, n: int | None, seed: int, *, numpy: bool) -> Any
     """The start: numbers as text, or n standard normal ones; a float64 tensor, or an array for numpy.
 
     Raises:
-        InputError: for neither, both, or what is no number.
+        InputError: for neither, both, a seed beside numbers, or what is no number.
     """
     if (x0 is None) == (n is None):
         found = "neither" if x0 is None else "both"
         raise InputError(f'--x0, --n: expected a start, "0,0,0", or a number of parameters, found {found}.')
     if x0 is not None:
+        if seed:
+            raise InputError(f"--seed: expected none beside --x0, which leaves nothing to draw, found {seed}.")
         try:
             values = np.array([float(part) for part in x0.replace(",", " ").split()])
         except ValueError:

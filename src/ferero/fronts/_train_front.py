@@ -135,6 +135,10 @@ def train_front(
     )
     if schedule_by not in ("epoch", "step"):
         raise InputError(f'schedule_by: expected "epoch" or "step", found {schedule_by!r}.')
+    if schedule_by != "epoch" and schedule is None:
+        raise InputError(
+            f'schedule_by: expected "epoch" without a schedule, found {schedule_by!r}; pass schedule=, or leave it out.'
+        )
     if order not in ("shared", "seed"):
         raise InputError(f'order: expected "shared" or "seed", found {order!r}.')
     where = _read_device(device)
@@ -155,6 +159,11 @@ def train_front(
     if evaluate is not None and not isinstance(evaluate, Mapping):
         raise InputError(
             f'evaluate: expected data by name, such as {{"test": loader}}, found {type(evaluate).__name__}.'
+        )
+    if evaluate_every is not None and not evaluate:
+        raise InputError(
+            f"evaluate_every: expected None without data to evaluate, found {evaluate_every}; pass evaluate={{name: "
+            "data}, or leave it out."
         )
     if metrics is not None and not callable(metrics):
         raise InputError(f"metrics: expected a function of model and batch, found {type(metrics).__name__}.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ferero._arrays import Array, ArrayLike, to_float64
-from ferero.errors import InputError
+from ferero.errors import InputError, UnsupportedError
 from ferero.fronts._front import Found, Front, preference_text, shortfall_of, trajectory_of
 from ferero.plot._region import preference_segment
 from ferero.plot.style._clip import view_of
@@ -56,8 +56,8 @@ def plot_front(
         front: of any number of losses.
         ax: where to draw, three-dimensional for three losses, the legend left to you; None makes a figure.
         truth: points (K, m) of the true front, if known; a curve in the plane (NaN rows leave gaps).
-        trajectories: draw the losses from start to end.
-        rays: draw the losses that meet the preferences, where they are a line.
+        trajectories: draw the losses from start to end; of two or three losses.
+        rays: draw the losses that meet the preferences, where they are a line; of two or three losses.
         labels: what the legend calls the points, an empty text for one that it leaves out; None for the preferences
             in words, where they are ten or fewer.
 
@@ -66,6 +66,7 @@ def plot_front(
 
     Raises:
         InputError: for a truth, axes or labels that do not fit.
+        UnsupportedError: for a truth of more than three losses, in units of the rays.
         MissingExtraError: without matplotlib.
 
     Example:
@@ -79,11 +80,17 @@ def plot_front(
             f"ax: expected {'three' if m == 3 else 'two'}-dimensional axes for {m} losses, found "
             f"{ax.name!r}; leave ax out, or make it with projection='3d' for three losses."
         )
+    relative = None if m in {2, 3} else _in_units_of_rays(front)
+    if known is not None and relative is not None:
+        raise UnsupportedError(
+            "truth: each point is drawn in units of its own ray, and the points of the true front have none, found "
+            f"{len(known)} of them; leave truth out."
+        )
     with drawing(ax):
         if m in {2, 3}:
             return _FrontPicture(front, ax, known, texts, trajectories=trajectories, rays=rays).draw()
         axes = new_panels(max(3.6, 0.6 * m), (2.4,))[0] if ax is None else ax
-        _draw_parallel(axes, front, known, texts)
+        _draw_parallel(axes, front, relative, known, texts)
         finish(axes)
         return axes
 
@@ -253,14 +260,15 @@ class _FrontPicture:
         self.ax.scatter(*points.T, **{"linewidth": LINE / 1.5, **depth, **style})
 
 
-def _draw_parallel(ax: Axes, front: Front[Found], truth: Array | None, labels: Sequence[str]) -> None:
-    """Each point as a line over the losses' names; in units of the rays the true front is left out, which has none."""
+def _draw_parallel(
+    ax: Axes, front: Front[Found], relative: Array | None, truth: Array | None, labels: Sequence[str]
+) -> None:
+    """Each point as a line over the losses' names, in units of the rays where ``relative`` has them."""
     page, places = page_of(ax), np.arange(len(front.names))
-    relative = _in_units_of_rays(front)
     values = front.losses.numpy() if relative is None else relative
     for x in range(len(places)):
         ax.axvline(x, color=page.pale, linewidth=THIN, zorder=0.5)
-    if truth is not None and relative is None:
+    if truth is not None:
         ax.plot(places, truth.T, color=page.pale, linewidth=THIN, alpha=page.faint, zorder=1)
     for row, result, color, label in zip(values, front.results, page.colors(len(front)), labels, strict=True):
         ax.plot(

@@ -306,7 +306,11 @@ class Preference:
         ]
         order = None if A is None else as_matrix(A, "A")
         preference = cls._of(**assemble(named, constraints, (), cone, None, order))
-        return preference if margins is None else preference._with_margins(margins, "margins")
+        if margins is None:
+            return preference
+        if preference.m_g == 0 and to_float64(margins, "margins").numel():
+            raise InputError("margins: only inequalities take a margin, found none; give B_g, or leave margins out")
+        return preference._with_margins(margins, "margins")
 
     @classmethod
     def pareto(cls, m: int, *, cone: Cone | None = None, names: Names = None) -> Preference:

@@ -31,14 +31,14 @@ def spread(m: int, n: int, low: float | None = None, high: float | None = None) 
         m: the number of losses.
         n: the number of rays.
         low: the smallest angle, in radians. For m = 2 from the first axis, pi/20 by default; for m >= 3 from
-            any face of the orthant, with sin(low) = sin(pi/20) sqrt(2/m) by default.
-        high: the largest angle from the first axis for m = 2, 9 pi/20 by default; unused for m >= 3.
+            any face of the orthant, with sin(low) = sin(pi/20) sqrt(2/m) by default; None for m = 1.
+        high: the largest angle from the first axis for m = 2, 9 pi/20 by default; None for any other m.
 
     Returns:
         Unit rows (n, m), float64, all components positive.
 
     Raises:
-        InputError: for sizes below one, or angles that leave no room inside the orthant.
+        InputError: for sizes below one, angles that leave no room inside the orthant, or angles that mean nothing.
 
     Example:
         >>> spread(2, 1)
@@ -47,6 +47,9 @@ def spread(m: int, n: int, low: float | None = None, high: float | None = None) 
     _check_count(m, "m")
     _check_count(n, "n")
     if m == 1:
+        for name, angle in (("low", low), ("high", high)):
+            if angle is not None:
+                raise InputError(f"{name}: expected None for m = 1, where there is one direction, found {angle}")
         return torch.ones(n, 1, dtype=torch.float64)
     if m == 2:
         return _equal_angles(n, _EDGE if low is None else low, math.pi / 2 - _EDGE if high is None else high)

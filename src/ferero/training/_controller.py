@@ -203,6 +203,9 @@ class Controller(nn.Module):
 
         Returns:
             (..., m), float64.
+
+        Raises:
+            InputError: Another number of values, or a gramian or slopes that the method does not read.
         """
         F = values.detach().to(self.weights)
         if F.shape != self.weights.shape:
@@ -210,6 +213,9 @@ class Controller(nn.Module):
                 f"values: expected shape {tuple(self.weights.shape)}, one number for each of "
                 f"{', '.join(self.preference.names)}, found {tuple(F.shape)}."
             )
+        for name, given in (("gramian", gramian), ("slopes", slopes)):
+            if given is not None and name not in self.method.requires:
+                raise InputError(f"{name}: {type(self.method).__name__} reads none, found a tensor; leave it out.")
         is_good = (torch.isfinite(F) if present is None else torch.isfinite(F) | ~present).all(dim=-1)
         if gramian is not None:
             is_good = is_good & torch.isfinite(gramian.square()).all(dim=-1).all(dim=-1)  # solvers multiply entries

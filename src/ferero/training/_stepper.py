@@ -22,7 +22,7 @@ from ferero.training._optimizer_update import OptimizerUpdate
 from ferero.training._report import Report
 from ferero.training._slopes import SlopeKind, SlopeMeter
 from ferero.training._snapshot import IsolatedEvaluation, Snapshot
-from ferero.training._stepper_checks import check_model, check_options, check_steering
+from ferero.training._stepper_checks import check_acts, check_model, check_options, check_steering
 from ferero.training._stepper_controller import StepperController
 
 
@@ -157,6 +157,7 @@ class Stepper:
             scaler=scaler,
             generator=generator,
         )
+        check_acts(method, slopes, double_sampling, split=split, generator=generator, step_size=step_size, chunk=chunk)
         self._update = OptimizerUpdate(optimizer, clip_norm, scaler, group)
         parameters = self._update.parameters() if hasattr(optimizer, "param_groups") else []
         check_model(model, optimizer, parameters, method=method, slopes=slopes, step_size=step_size, group=group)

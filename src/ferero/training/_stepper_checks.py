@@ -16,6 +16,7 @@ from ferero.methods._method import Method, check_method
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
 from ferero.training._distributed import ddp_of, is_fsdp1, is_sharded, ranks_of
+from ferero.training._halves import Splitter
 from ferero.training._slopes import SlopeKind
 
 
@@ -171,3 +172,36 @@ def _check_wrapper(
             f"{type(model).__name__}, neither DistributedDataParallel nor sharded by fully_shard; wrap it, or pass "
             "group= with this process alone."
         )
+
+
+def check_acts(
+    method: Method[Any],
+    slopes: SlopeKind,
+    double_sampling: bool,
+    *,
+    split: Splitter | None,
+    generator: torch.Generator | None,
+    step_size: float | None,
+    chunk: int,
+) -> None:
+    """Refuse options that this method, or another option, leaves without effect.
+
+    Raises:
+        InputError: Naming the option and why it would do nothing.
+    """
+    name, has_slopes = type(method).__name__, "slopes" in method.requires
+    cases = {
+        f"{name}, which has no slopes": (
+            not has_slopes,
+            {"split": split, "generator": generator, "step_size": step_size},
+        ),
+        "double_sampling=False": (not double_sampling, {"split": split, "generator": generator}),
+        "split=": (split is not None, {"generator": generator}),
+        f'slopes="{slopes}"': (slopes != "realized", {"step_size": step_size}),
+    }
+    for reason, (is_so, options) in cases.items():
+        for option, value in options.items():
+            if is_so and value is not None:
+                raise InputError(f"{option}: expected None with {reason}, found {value!r}; leave it out.")
+    if chunk > 1 and "gramian" not in method.requires:
+        raise InputError(f"chunk: expected 1 with {name}, which has no gramian, found {chunk}; leave it out.")

@@ -87,6 +87,11 @@ class PMTL:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
                 raise InputError(f"{name}: expected a whole number of at least {least}, found {value!r}.")
+        if self.vectors is not None and self.count != PMTL.count:
+            raise InputError(
+                f"count: expected to be left out beside vectors, of which there are {len(self.vectors)}, found "
+                f"{self.count}; give one of the two."
+            )
         if self.solver not in ("exact", "batched"):
             raise InputError(f'solver: expected "exact" or "batched", found {self.solver!r}.')
 
