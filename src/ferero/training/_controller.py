@@ -1,4 +1,4 @@
-"""The steering state: values of losses in, weights out. It is the only object of the library that keeps state."""
+"""`Controller`: the steering state, with values of losses in and weights out; the only object that keeps state."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ from ferero.training._held_out import Correction, correct
 from ferero.training._record import Record, advance_record, shift_record, tracked
 from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
 
-__all__ = ["Controller", "ControllerState", "advance"]
-
 _PER_ROW = ("updates", "last", "mean", "variance", "covariance", "long_mean", "side", "turns")  # of a record
 
 
@@ -36,8 +34,8 @@ class ControllerState:
         weights: Those of the last step, (..., m).
         multipliers: The same, (..., k + m_g + m_h).
         method: The method's own state.
-        correction: What held-out values have taught.
-        record: What the report needs.
+        correction: The correction by held-out values.
+        record: Statistics for the report.
     """
 
     weights: Tensor
@@ -77,17 +75,17 @@ def advance(
     slopes: Tensor | None = None,
     beside: AbstractContextManager[None] | None = None,
 ) -> tuple[ControllerState, bool]:
-    """One step: correct the values by what was measured elsewhere, ask the method for weights, keep a record.
+    """One step: correct the values by held-out measurements, ask the method for weights, and update the record.
 
     Args:
-        preference: What is wanted; a stack of K for K models.
-        method: Who decides.
-        state: Of the last step.
+        preference: The preference; a stack of K for K models.
+        method: Gives the weights.
+        state: That of the last step.
         values: The losses, (..., m), finite, float64.
         present: Which of them arrived, (m,), bool; None for all.
         gramian: (..., m, m), for methods that read it.
         slopes: (..., m), the same.
-        beside: Where the record, for which no weight waits, may be made.
+        beside: Where the record, for which the weights do not wait, may be computed.
 
     Returns:
         The next state, and whether the method gives multipliers.
@@ -111,19 +109,19 @@ def advance(
 
 @lru_cache(maxsize=256)
 def _is_metric(preference: Preference, device: torch.device) -> Tensor:
-    """Which losses are metrics in units of their own, (m,), bool; kept, since it is asked for at every step."""
+    """Which losses are metrics in units of their own, (m,), bool; cached, since every step needs it."""
     return torch.tensor([name in preference.measured for name in preference.names], device=device)
 
 
 class Controller(nn.Module):
-    """``weights = controller.step(values)``: the weights that steer losses to where the preference wants them.
+    """``weights = controller.step(values)``: the weights that steer losses to the preference.
 
-    Values come from where you have them and weights go where you need them: no graph, no optimizer. `Steer` puts one
-    behind a loss function, `Stepper` behind a whole step, `train_front` one behind K models. A module without
-    parameters, whose state is saved, loaded and moved as buffers.
+    It needs no graph and no optimizer, only values. `Steer` puts one behind a loss function, `Stepper` behind a whole
+    step, `train_front` one behind K models. A module without parameters, whose state is saved, loaded and moved as
+    buffers.
 
     Args:
-        preference: What is wanted; a stack (`Preference.stack`) steers K models at once.
+        preference: The preference; a stack (`Preference.stack`) steers K models at once.
         method: `FereroPI` if None.
 
     Attributes:
@@ -133,7 +131,7 @@ class Controller(nn.Module):
 
     Raises:
         InputError: No preference, or no instance of a method.
-        UnsupportedError: The method does not understand the preference.
+        UnsupportedError: The method does not support the preference.
 
     Example:
         >>> import ferero
@@ -170,7 +168,7 @@ class Controller(nn.Module):
 
     @property
     def state(self) -> ControllerState:
-        """What the next step depends on."""
+        """Everything the next step depends on."""
         return ControllerState(
             self.weights,
             self.multipliers,
@@ -181,7 +179,7 @@ class Controller(nn.Module):
 
     @property
     def record(self) -> Record:
-        """What the report needs."""
+        """Statistics for the report."""
         record: Record = self._load("record", Record)
         return record
 
@@ -199,7 +197,7 @@ class Controller(nn.Module):
             values: The losses, (m,), or (K, m) for a stack.
             present: Which of them arrived, (m,), bool; None for all.
             gramian: (..., m, m), for methods that read it.
-            slopes: What the last step did, (..., m), for methods that read it; None for what `learn_slopes` was told.
+            slopes: Those of the last step, (..., m), for methods that read them; None for those of `learn_slopes`.
 
         Returns:
             (..., m), float64.
@@ -234,23 +232,23 @@ class Controller(nn.Module):
         return torch.where(is_good[..., None], state.weights, 0.0)
 
     def learn_slopes(self, slopes: Tensor) -> None:
-        """Take in what this step did, (..., m), to the models that took one."""
+        """Store the slopes of this step, (..., m), for the models that took it."""
         self._write({"slopes": slopes}, self.is_good)
 
     def refuse(self, is_bad: Tensor) -> None:
-        """Say which models, () or (K,), take no step after all, their gradients not being finite."""
+        """Mark models, () or (K,), whose gradients are not finite and which take no step after all."""
         self.get_buffer("record_skipped").add_(self.is_good & is_bad)
         self.is_good = self.is_good & ~is_bad
 
     def observe(self, measured: Tensor, arrived: Tensor, where: Tensor | None = None) -> None:
-        """Take in values measured elsewhere, (..., m), for those losses that arrived, (m,) bool; see `_held_out`.
+        """Take in values measured outside training, (..., m), of those losses that arrived, (m,) bool; see `_held_out`.
 
         They correct an offset on the training values and never replace them.
 
         Args:
             measured: Held-out losses, or metrics declared by ``objectives(measured=...)``.
             arrived: Which of them were measured.
-            where: A boolean scalar on the device: False leaves all as it was.
+            where: A boolean scalar on the device: False leaves everything as it was.
         """
         old, record = self.state.correction, self.record
         good = arrived & torch.isfinite(measured) & (record.seen > 0)
@@ -289,7 +287,7 @@ class Controller(nn.Module):
         return [self._report(k, diagnosis) for k in range(len(self.preference.members) or 1)]
 
     def multipliers_of(self, k: int) -> Tensor | None:
-        """Those of model k, as its own preference counts them; None for methods that have none."""
+        """Those of model k, in the order of its own preference; None for methods that have none."""
         if not self.has_multipliers:
             return None
         return self.multipliers[k, self._columns(k)].cpu()
@@ -337,7 +335,7 @@ class Controller(nn.Module):
     # its tensors ---------------------------------------------------------------------------------------
 
     def reset(self) -> None:
-        """Forget everything, as if nothing had been seen yet."""
+        """Return to the state before the first step."""
         for name, tensor in ControllerState.first(self.preference, self.method).tensors().items():
             self.get_buffer(name).copy_(tensor)
         if "slopes" in self._buffers:
@@ -355,12 +353,12 @@ class Controller(nn.Module):
         return _is_metric(self.preference, self.weights.device)
 
     def take(self, tensors: dict[str, Tensor]) -> None:
-        """Go on where another one was, whose buffers these are."""
+        """Continue from the buffers of another controller."""
         self._write(tensors, None)
 
     def _write(self, new: dict[str, Tensor], where: Tensor | None) -> None:
-        """Write into the buffers, in place wherever the shape is that of before; where ``where`` is False, nothing."""
-        old: dict[str, Any] = self._buffers  # get_buffer would take longer than the writing
+        """Write into the buffers, in place unless a shape has changed; nothing where ``where`` is False."""
+        old: dict[str, Any] = self._buffers  # get_buffer would take longer than the write
         grown = [name for name, tensor in new.items() if tensor.shape != old[name].shape]
         for name in grown:  # a method whose state has grown
             old[name] = new.pop(name).detach().clone()

@@ -1,4 +1,4 @@
-"""Every loss over a whole loader: what a preference's bounds and a front's points are read from."""
+"""`evaluate`: the mean of every loss over a whole loader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two halves of a batch, through whatever nesting it comes in, so that one can judge what the other did."""
+"""Splits a batch of any nesting into two halves, for slopes that are independent of the gradient's noise."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ferero.errors import InputError
 
-__all__ = ["Splitter", "halve"]
-
 Splitter: TypeAlias = Callable[[Any], tuple[Any, Any]]
 Index: TypeAlias = slice | Tensor
 _ATOMS = (str, bytes, Number, Enum, torch.dtype, torch.device, type(None))
@@ -26,7 +24,7 @@ _ATOMS = (str, bytes, Number, Enum, torch.dtype, torch.device, type(None))
 def halve(batch: Any, generator: torch.Generator | None = None) -> tuple[Any, Any]:
     """The two halves of a batch along the first dimension of its tensors; of an odd number the first gets more.
 
-    Tuples, lists, mappings, named tuples and dataclasses are gone through and rebuilt. Tensors and arrays are split,
+    Tuples, lists, mappings, named tuples and dataclasses are traversed and rebuilt. Tensors and arrays are split,
     and so are lists of plain values (texts, numbers) of the batch's length, and lists of mappings, one an example;
     scalars and other plain values go to both.
 
@@ -158,7 +156,7 @@ def _parts(item: Any) -> Iterator[Any]:
 
 
 def _is_plain_list(item: Any) -> bool:
-    """Whether it is a list or tuple of values that are no containers themselves."""
+    """Whether it is a list or tuple of values that are not containers."""
     return (
         isinstance(item, tuple | list)
         and not hasattr(item, "_fields")
@@ -168,7 +166,7 @@ def _is_plain_list(item: Any) -> bool:
 
 
 def _is_list_of_examples(item: Any) -> bool:
-    """Whether it is a list of mappings, each of which is one example and not a part of all."""
+    """Whether it is a list of mappings, each of which is one example."""
     is_list = isinstance(item, tuple | list) and not hasattr(item, "_fields") and len(item) > 0
     return is_list and all(isinstance(value, Mapping) for value in item)
 

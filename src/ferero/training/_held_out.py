@@ -1,7 +1,7 @@
-"""Values measured elsewhere (held-out losses, metrics) as corrections of the training values.
+"""Values measured outside training (held-out losses, metrics) as corrections of the training values.
 
-A measured value is old as soon as the next step is taken, and feeding old values back makes fronts oscillate. So it
-never replaces the training value f: it corrects it, and the correction is what is held.
+A measured value is out of date after the next step, and feeding back old values makes training oscillate. So it never
+replaces the training value f: it corrects f, and the correction is kept.
 
     held-out loss, same units:   f + offset          offset = measured - f, at the moment of measuring
     metric, other units:         gain f + offset     gain = |measured / f| at first, then offset moves by half of what
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-__all__ = ["Correction", "correct"]
 
 _SLOWLY = 0.5
 

@@ -128,7 +128,7 @@ def _by_position(values: Any, names: Sequence[str], what: str) -> list[Number | 
 
 
 def _amounts(counts: Counts, names: Sequence[str]) -> list[Number]:
-    """One count for each loss; those not mentioned count 1."""
+    """One count for each loss, 1 where none is given."""
     if counts is None:
         return [1.0] * len(names)
     amounts: list[Number]

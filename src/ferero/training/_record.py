@@ -1,9 +1,8 @@
-"""What is remembered of losses and constraints for the report: means, spread, trend. Nothing here steers.
+"""Running statistics of losses and constraints for the report: means, variances, trends. Nothing here steers.
 
-The figures of a row are running ones and forget by a share at every step, so that a far start would be seen in them for
-thousands of steps. Once a row has come to rest at another level they are therefore begun anew; see `advance_record`.
-One batch read too large by a factor of 1e12 would be seen in them as long, without any level having moved: it is left
-out; see `_believed`.
+Running means forget slowly, so a far start, or one outlier of 1e12 times the usual size, would show in them for
+thousands of steps. So the statistics of a row restart once it has settled at another level (see `advance_record`), and
+outliers are left out (see `_usual`).
 """
 
 from __future__ import annotations
@@ -20,37 +19,37 @@ from ferero.training._held_out import Correction
 WINDOWS = 6  # of 1, 2, 4, 8, 16 and 32 values
 MEMORY = 100.0  # steps over which prediction errors, and figures of rows, are averaged
 _LONG = 4 * MEMORY
-_BY_CHANCE = 4.0  # standard errors by which independent values may seem to resemble each other
-_LAGS = 4  # values a quarter of a swing apart have nothing in common: some of 1 to 4 values apart always have
-_BEYOND = 0.25  # of the variance: the square that puts a value on a side of its mean
+_BY_CHANCE = 4.0  # standard errors by which independent values may seem correlated
+_LAGS = 4  # values a quarter of a swing apart are uncorrelated, but not those of all lags from 1 to 4
+_BEYOND = 0.25  # of the variance: the squared distance at which a value counts as on one side of its mean
 _TO_AND_FRO = 1.2  # changes of side that make a swing: more than one
-_TURNS = 4.0  # the most that are remembered, and
-_TURNS_KEPT = 1 - 1 / (2 * _LONG)  # of them at every value: slow swings turn once in a hundred
-_NEAR = 1 / 6  # of the way that a mean has come: half of what is left of it while the way goes on
-_OUTLIER = 100.0  # times what was usual of late: left out
-_KEPT = _OUTLIER ** (-1 / MEMORY)  # of the largest size at every value: no more than 1 / _OUTLIER after MEMORY
-LARGEST = 1e100  # of all figures; its square is finite
+_TURNS = 4.0  # the most changes of side that are counted
+_TURNS_KEPT = 1 - 1 / (2 * _LONG)  # decay of that count at every value: slow swings turn once in a hundred
+_NEAR = 1 / 6  # of the distance between the means: half of what the values are ahead by in a steady drift
+_OUTLIER = 100.0  # times the largest recent size: left out
+_SIZE_KEPT = _OUTLIER ** (-1 / MEMORY)  # decay of that size at every value: to 1 / _OUTLIER after MEMORY
+LARGEST = 1e100  # all values are clamped to it; its square is finite
 
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """Running figures of m losses and r rows (values ``B F + b`` of the corrected losses).
+    """Running statistics of m losses and r rows (values ``B F + b`` of the corrected losses).
 
     Attributes:
-        seen: How often each loss has arrived and was believed, (m,).
+        seen: How often each loss has arrived and was no outlier, (m,).
         levels: Training values over every window, (windows, m).
         errors: Their mean square prediction errors, (windows, m).
         latest: The last corrected value, (m,).
-        size: The largest size of a training value of late, (m,).
+        size: The largest recent size of a training value, (m,).
         arrived: The step at which each loss arrived last, (m,); the largest is the number of steps.
-        updates: How often each row was updated since its figures were begun, (r,).
+        updates: How often each row was updated since its statistics were started, (r,).
         last: The last four values of each row, the latest first, (r, 4).
         mean: Over about 100 updates, (r,).
         variance: About that mean, (r,).
         covariance: Of values one to four updates apart, (r, 4).
         long_mean: Over about 400 updates, (r,).
         side: On which side of its mean each row was last, by as much as it varies: 1, -1 or, at first, 0, (r,).
-        turns: How often that has changed of late, (r,); those of smaller swings than today's count less.
+        turns: How often that has changed recently, (r,); changes in smaller swings than today's count less.
         skipped: Batches left out because they were not finite, ().
     """
 
@@ -91,17 +90,17 @@ def tracked(record: Record) -> Tensor:
 def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, present: Tensor | None) -> Record:
     """Take in one step: training losses and corrected ones, (m,), of those present, (m,), bool; None for all.
 
-    A row begins anew, with its last two values, once it has come to rest at another level: its mean has moved, since
-    400 steps, by more than the values vary about it, so that what varies is a way and no noise and no swing; and the
-    last two values are near the mean. On a steady way, where the means lag by 100 and 400 steps, the values are a third
-    of the distance between the means ahead, twice what counts as near.
+    A row restarts from its last two values once it has settled at another level: within 400 steps its mean has moved by
+    more than the values vary about it, which is a drift and neither noise nor a swing, and the last two values are near
+    the mean. In a steady drift, where the means lag by 100 and 400 steps, the values are ahead by a third of the
+    distance between the means, twice what counts as near.
     """
     has_arrived = present
-    present, size = _believed(old.size, losses, present)
+    present, size = _usual(old.size, losses, present)
     corrected = corrected.clamp(-LARGEST, LARGEST)
     if present is None:
         here = torch.ones_like(losses)
-    else:  # what is left out is to be multiplied by 0 and must not be inf
+    else:  # what is left out is multiplied by 0 and must not be inf
         here, losses = present.to(losses.dtype), losses.clamp(-LARGEST, LARGEST)
     seen = old.seen + here
     levels, misses = advance_levels(old.levels, losses, seen, here)
@@ -131,22 +130,22 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
         mean, variance, covariance, long_mean, side, turns, old.skipped,
     )  # fmt: skip
     moved = (mean - long_mean).square()
-    is_over = (moved > variance) & (now.square() + before[..., 0].square() < _NEAR**2 * moved) & (touched > 0)
-    if _can_read(is_over) and not bool(is_over.any()):  # as a rule, and quicker
+    is_settled = (moved > variance) & (now.square() + before[..., 0].square() < _NEAR**2 * moved) & (touched > 0)
+    if _can_read(is_settled) and not bool(is_settled.any()):  # the usual case, and faster
         return new
     middle, half = (values + last) / 2, (values - last) / 2
     return replace(
         new,
-        updates=torch.where(is_over, 2.0, updates),
-        mean=torch.where(is_over, middle, mean),
-        variance=torch.where(is_over, half.square(), variance),
-        covariance=torch.where(is_over[..., None], 0.0, covariance),
-        long_mean=torch.where(is_over, middle, long_mean),
+        updates=torch.where(is_settled, 2.0, updates),
+        mean=torch.where(is_settled, middle, mean),
+        variance=torch.where(is_settled, half.square(), variance),
+        covariance=torch.where(is_settled[..., None], 0.0, covariance),
+        long_mean=torch.where(is_settled, middle, long_mean),
     )
 
 
 def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, is_metric: Tensor) -> Record:
-    """Move what is remembered by what a measurement changes the corrected losses by; spread and trend stay.
+    """Shift the statistics by what a measurement changes the corrected losses by; variances and trends stay.
 
     Rows of a metric, (m,), bool, that was measured for the first time were in other units and begin with the next
     value.
@@ -164,46 +163,46 @@ def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, i
     )
 
 
-def _believed(old: Tensor, losses: Tensor, present: Tensor | None) -> tuple[Tensor | None, Tensor]:
-    """Which losses (m,) to take in, None for all, and the largest sizes of late, (m,), from those before.
+def _usual(old: Tensor, losses: Tensor, present: Tensor | None) -> tuple[Tensor | None, Tensor]:
+    """Which losses (m,) are no outliers, None for all, and the largest recent sizes, (m,), from those before.
 
-    A value that is more than 100 times the largest of late counts as missing. That largest grows 100-fold by it, and
-    is forgotten at a pace of as much in 100 values. So one outlier leaves no trace, of whatever size; what happens more
-    often than once in 100 values is counted in full, and so is a jump, a value later for every factor of 100.
+    A value of more than 100 times the largest recent size counts as missing. It multiplies that size by 100, which
+    decays by as much in 100 values. So one outlier of any size leaves no trace; what happens more often than once in
+    100 values counts in full, and so does a jump, one value later for every factor of 100.
     """
     now, limit = losses.abs(), _OUTLIER * old
-    if present is None and _can_read(now) and bool((now <= limit).all()):  # as a rule, and quicker
-        return None, torch.maximum(now, _KEPT * old)
+    if present is None and _can_read(now) and bool((now <= limit).all()):  # the usual case, and faster
+        return None, torch.maximum(now, _SIZE_KEPT * old)
     limit = torch.where(old > 0, limit, LARGEST)
-    size = torch.maximum(torch.minimum(now, limit), _KEPT * old)
+    size = torch.maximum(torch.minimum(now, limit), _SIZE_KEPT * old)
     is_usual = now <= limit
     return (is_usual, size) if present is None else (present & is_usual, torch.where(present, size, old))
 
 
 def _touched(rows: Rows, seen: Tensor, present: Tensor) -> Tensor:
-    """1 for rows (r,) with news, once all their losses have arrived, else 0."""
+    """1 for rows (r,) with a new value, once all their losses have arrived, else 0."""
     return (rows.B.name_only(seen > 0) & rows.B.name_any(present)).to(seen.dtype)
 
 
 def standard_error(record: Record) -> Tensor:
-    """That of each row's mean as a figure for the present, (r,).
+    """The standard error of each row's mean as an estimate of the present value, (r,).
 
-    Fewer effective values are counted where successive ones resemble each other; and where the mean drifts, the present
-    is about a third of (mean - long mean) ahead of it: the two lag behind by 100 and 400 steps.
+    Correlated successive values count as fewer; and where the mean drifts, the present is about a third of
+    (mean - long mean) ahead of it: the two lag behind by 100 and 400 steps.
     """
     variance = record.variance.clamp(min=0)
-    likeness = record.covariance[..., 0] / variance.clamp(min=torch.finfo(variance.dtype).tiny)
-    likeness = likeness.clamp(min=0, max=0.98)
-    return (variance / _count(record) * (1 + likeness) / (1 - likeness) + _ahead(record).square()).sqrt()
+    correlation = record.covariance[..., 0] / variance.clamp(min=torch.finfo(variance.dtype).tiny)
+    correlation = correlation.clamp(min=0, max=0.98)
+    return (variance / _count(record) * (1 + correlation) / (1 - correlation) + _ahead(record).square()).sqrt()
 
 
 def swing(record: Record) -> Tensor:
-    """How far each row's value moves to and fro with the model, one standard deviation, (r,).
+    """How far each row's value oscillates with the model, one standard deviation, (r,).
 
-    What values share with, or have opposite to, those just before is the model's; what they do not is the batches'
-    noise. Some of the variance may look shared by chance. A steady drift is taken off: it makes the values
-    vary by how far the present is ahead of their mean. And a way to another level, however abrupt, is no swing: that
-    changes sides again and again, and each time by as much.
+    The part of the variance that successive values share (with either sign) is the model's, the rest is batch noise.
+    Some of it may look shared by chance, and a steady drift adds the square of how far the present is ahead of the
+    mean; both are subtracted. A move to another level, however abrupt, is no swing: a swing changes sides repeatedly,
+    and each time by as much.
     """
     by_chance = (_BY_CHANCE / _count(record).sqrt()).clamp(max=0.9)
     shared = _shared(record) - by_chance * record.variance - _ahead(record).square()
@@ -212,20 +211,22 @@ def swing(record: Record) -> Tensor:
 
 
 def batch_noise(record: Record) -> Tensor:
-    """One standard deviation of what successive values of each row do not share, (r,): the luck of the batches."""
+    """One standard deviation of the part that successive values of each row do not share, (r,)."""
     return (record.variance - _shared(record)).clamp(min=0).sqrt()
 
 
 def _count(record: Record) -> Tensor:
-    """Of values behind the mean, in effect, (r,)."""
+    """The effective number of values behind each mean, (r,)."""
     return (2 * record.updates - 1).clamp(min=1, max=2 * MEMORY - 1)
 
 
 def _shared(record: Record) -> Tensor:
+    """The part of each row's variance that successive values share, (r,)."""
     return record.covariance.abs().amax(dim=-1)
 
 
 def _ahead(record: Record) -> Tensor:
+    """How far each row's present value is ahead of its mean, in a steady drift, (r,)."""
     return (record.mean - record.long_mean) / 3
 
 
@@ -235,7 +236,7 @@ def _lags(dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def _can_read(tensor: Tensor) -> bool:
-    """Whether numbers may be asked for: a device would have to be waited for."""
+    """Whether the host may read values; on a device that would be a host sync."""
     return tensor.device.type == "cpu"
 
 
@@ -256,7 +257,7 @@ def advance_levels(levels: Tensor, values: Tensor, seen: Tensor, arrived: Tensor
         arrived: 1 where one arrived now, else 0, (..., r).
 
     Returns:
-        The levels, and what each failed to predict, both (..., WINDOWS, r).
+        The levels, and the prediction error of each, both (..., WINDOWS, r).
     """
     misses = (values[..., None, :] - levels) * arrived[..., None, :]
     rates = torch.maximum(_rates(levels.dtype, levels.device), seen.clamp(min=1).reciprocal()[..., None, :])
@@ -264,7 +265,7 @@ def advance_levels(levels: Tensor, values: Tensor, seen: Tensor, arrived: Tensor
 
 
 def advance_errors(errors: Tensor, squares: Tensor, seen: Tensor, arrived: Tensor) -> Tensor:
-    """Mean square prediction errors (..., WINDOWS, c), the first value (which nobody could predict) left out."""
+    """Mean square prediction errors (..., WINDOWS, c); the first value, which has no prediction, is left out."""
     rate = arrived * (seen > 1) / (seen - 1).clamp(min=1, max=MEMORY)
     return torch.lerp(errors, squares, rate[..., None, :].expand_as(errors))
 

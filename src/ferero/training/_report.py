@@ -1,4 +1,4 @@
-"""The verdict: whether training is where the preference wants it, constraint by constraint, and what to do if not."""
+"""`Report`: whether training meets the preference, constraint by constraint, and what to do if not."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from ferero.methods._rows import Rows, rows_of
 from ferero.preference import Preference
 from ferero.training._record import MEMORY, Record, batch_noise, standard_error, swing
 
-__all__ = ["ConstraintReport", "Report", "Status", "diagnosis_of", "judge_losses", "make_report", "metrics_of"]
-
 Status = Literal["met", "met_within_noise", "not_met", "saturated", "oscillating"]
 _ORDER: tuple[Status, ...] = ("met", "met_within_noise", "not_met", "saturated", "oscillating")
 _TOLERANCE = 0.01  # share of the bound that a constraint may be off by and still count as met
 _EXCUSED = 0.05  # the most that noise excuses, likewise
 _SWINGS = 0.1  # how far single models may swing about it, one standard deviation, likewise
-_NOTABLE = 0.02  # a swing that is worth a word, likewise
-_ROOM = 0.1  # what is left under a bound that is worth a word, likewise
-_RARE = 10.0  # usual intervals that a loss may stay away for, and at least a memory
+_NOTABLE = 0.02  # the smallest swing that is mentioned, likewise
+_ROOM = 0.1  # the smallest slack under a bound that is mentioned, likewise
+_RARE = 10.0  # usual intervals for which a loss may be missing, and at least MEMORY
 ADVICE: dict[Status, str] = {
     "met": "Met. Nothing to do.",
     "met_within_noise": "Met, within batch noise: a larger batch or a lower learning rate would make it sure, and for "
@@ -46,11 +44,11 @@ class ConstraintReport:
 
     Attributes:
         label: The constraint as it was written.
-        value: Left minus right, averaged over about 100 steps: wanted <= 0, or == 0. Where the last values have left
+        value: Left minus right, averaged over about 100 steps: met if <= 0, or == 0. Where the last values have left
             that average by more than their noise, their level.
         standard_error: Of that value as a figure for the present: its noise, and how far the model has moved since.
         allowed: What it may be off by: a hundredth of the bound, or of the largest term where the bound is 0.
-        swing: How far the value moves to and fro with the model, one standard deviation; 0 on a way that leads on.
+        swing: How far the value oscillates with the model, one standard deviation; 0 in a steady drift.
         margin: What the value is to stay below 0 by: z standard errors.
         multiplier: The weight of the constraint in the loss.
         saturated: Whether it has all the weight there is, and is violated without getting nearer.
@@ -113,13 +111,13 @@ def make_report(
     """The report on what was recorded; copies everything to the host.
 
     Args:
-        preference: What is wanted.
-        diagnosis: What the method itself says of its constraints, from `diagnosis_of`.
-        record: What was seen.
+        preference: The preference.
+        diagnosis: The method's own diagnosis of its constraints, from `diagnosis_of`.
+        record: Statistics of the training.
         losses: Today's losses, (m,).
         change: What was measured since the last step changes them by, (m,).
         multipliers: Those of the last step, (k + m_g + m_h,).
-        observed: How often each loss was measured elsewhere, (m,).
+        observed: How often each loss was measured outside training, (m,).
     """
     rows_now = rows_of(preference, record.mean.device, record.mean.dtype)
     shift = rows_now.B.times(change)
@@ -168,13 +166,13 @@ def make_report(
 def judge_losses(preference: Preference, losses: Tensor, report: Report) -> tuple[Status, str]:
     """The verdict on losses (m,) that were measured on all data, and what to do about it.
 
-    What is off by no more than training could see in its batches, and by no more than a twentieth of the bound, is met
-    within noise; beyond that it is not met.
+    A violation within the noise of the training's batches, and of at most a twentieth of the bound, is met within
+    noise; a larger one is not met.
 
     Args:
-        preference: What is wanted.
+        preference: The preference.
         losses: The measured losses.
-        report: What training itself saw: how large the noise is, and where a constraint is not met, why.
+        report: That of the training, for its noise, and for the reason where a constraint is not met.
     """
     sizes = _sizes(rows_of(preference, losses.device, losses.dtype), losses)
     away = preference.violation(losses) - _TOLERANCE * sizes
@@ -189,7 +187,7 @@ def judge_losses(preference: Preference, losses: Tensor, report: Report) -> tupl
 
 
 def diagnosis_of(method: Method[Any], preference: Preference, state: Any) -> Diagnosis | None:
-    """What a method says of its constraints, if it is one of those that can (`Diagnosing`)."""
+    """The method's own diagnosis of its constraints, if it makes one (`Diagnosing`)."""
     return method.diagnose(preference, state) if isinstance(method, Diagnosing) else None
 
 
@@ -200,7 +198,7 @@ def metrics_of(
 
     ``ferero/merit`` orders checkpoints: feasible ones by their objective o, as ``o / (1 + |o|)``, below 1; the others
     above 1, by their largest violation relative to the bound. A violation is today's or the mean's, whichever is
-    larger: of many checkpoints the lowest would else be one whose batches had luck.
+    larger, or else the lowest of many checkpoints would be one with lucky batches.
     """
     F = losses.detach().cpu()
     labels = _distinct((*preference.labels_g, *preference.labels_h))
@@ -269,7 +267,7 @@ def _present(record: Record, mean: Tensor, today: Tensor) -> tuple[Tensor, Tenso
 
 
 def _judge(away: float, error: float, allowed: float, swing: float, is_saturated: bool) -> Status:
-    """From how far a constraint is off, all figures of which its line of the report shows.
+    """The status of a constraint, from figures that its line of the report shows.
 
     oscillating        swing > a tenth of the bound, and off by no more than twice the swing
     met                off + 2 std. errors <= allowed
@@ -288,7 +286,7 @@ def _judge(away: float, error: float, allowed: float, swing: float, is_saturated
 
 
 def _remark(status: Status, room: float, swing: float, allowed: float) -> str:
-    """What a verdict does not say: room that is left under a bound, single models that swing about a mean."""
+    """A note on slack under a bound, or on single models that swing about their mean."""
     if status not in ("met", "met_within_noise"):
         return ""
     if room * _TOLERANCE > _ROOM * allowed:

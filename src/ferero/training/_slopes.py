@@ -65,12 +65,12 @@ def forward_slopes(
 
     Args:
         model: The bare module.
-        evaluate: Gives sums of losses, (m,), and anything else, and may do anything with the model.
+        evaluate: Returns sums of losses, (m,), and any second result.
         parameters: What is trained; all of it must be the model's.
         gradients: g, one for each; None for 0.
 
     Returns:
-        The slopes of the sums, (m,), and the anything else.
+        The slopes of the sums, (m,), and the second result.
 
     Raises:
         UnsupportedError: An operator without forward mode, or a parameter that is not the model's.
@@ -84,10 +84,10 @@ def forward_slopes(
 
 @contextmanager
 def in_forward_mode() -> Iterator[None]:
-    """Whatever runs inside in forward mode says so where an operator has none.
+    """Name the operator where one that runs inside has no forward mode.
 
     Raises:
-        UnsupportedError: Naming the operator.
+        UnsupportedError: In the place of torch's error.
     """
     try:
         yield
@@ -110,7 +110,7 @@ def _duals(parameters: Sequence[Tensor], gradients: Sequence[Tensor | None]) -> 
 
 @contextmanager
 def _exchanged(model: nn.Module, duals: Mapping[int, Tensor]) -> Iterator[None]:
-    """Others in the places of the parameters, in all of them where one is tied; cheaper than `functional_call`."""
+    """Duals in the places of the parameters, in all places of a tied one; cheaper than `functional_call`."""
     places = [
         (module._parameters, name, parameter)
         for module in model.modules()
@@ -151,7 +151,7 @@ def _without_forward_mode(message: str) -> str:
 
 
 class SlopeMeter:
-    """Measures slopes (m,), negative for a loss that fell: means over all batches of all ranks.
+    """Measures slopes (m,) before and after an optimizer's step: means over all batches of all ranks.
 
     Args:
         model: What is trained.

@@ -97,7 +97,7 @@ class Stepper:
     Args:
         model: What is trained.
         loss_fn: ``loss_fn(model, batch)`` gives the losses, (m,) or scalars by name, with the graph.
-        preference: What is wanted; a single one.
+        preference: A single preference.
         optimizer: Its groups' parameters that require a gradient are those that count.
         method: Any method.
         slopes: "realized" (losses after the optimizer's step less those before, divided by the step size: two plain
