@@ -171,7 +171,7 @@ def draw_pareto(ax: Axes, picture: Picture) -> None:
         Line2D([], [], color=reached, linewidth=LINE, markevery=[0], **ring),
         Line2D([], [], color=reached, linewidth=0, marker="o", markersize=DOT**0.5, markeredgecolor=page.paper),
     ]
-    words = ("front", "attainable", "preference: a line", "preference: an area", "start, trajectory", "reached")
+    words = ("front", "attainable", "preferred line", "preferred area", "trajectory", "reached")
     ax.legend(handles, words, loc="upper right", frameon=True, framealpha=1, edgecolor=page.paper, fontsize=7)
 
 
