@@ -81,7 +81,7 @@ def test_half_precision_is_computed_in_double(dtype: torch.dtype) -> None:
     torch.testing.assert_close(found.slopes, expected.slopes)
 
 
-def test_an_unattainable_wish_comes_with_the_closest_point_its_violation_and_what_binds() -> None:
+def test_an_unattainable_preference_comes_with_the_closest_point_its_violation_and_what_binds() -> None:
     f = ferero.objectives("f1", "f2")
     p = ferero.Preference(f, [f.f1 <= 0.5, f.f2 <= 0.5])
     result = ferero.minimize(quadratics, torch.tensor([0.3, -0.2], dtype=torch.float64), p)

@@ -105,11 +105,11 @@ def test_the_other_pictures_are_drawn_in_both_forms(script: str, tmp_path: Path)
 
 
 def test_a_line_that_is_wanted_is_dashed_by_every_function() -> None:
-    wish = ferero.Preference.ray([1, 2])
-    result = ferero.minimize(lambda x: torch.stack([x @ x, (x - 1) @ (x - 1)]), torch.tensor([0.2, 0.9]), wish)
+    preference = ferero.Preference.ray([1, 2])
+    result = ferero.minimize(lambda x: torch.stack([x @ x, (x - 1) @ (x - 1)]), torch.tensor([0.2, 0.9]), preference)
     front = ferero.Front.from_results([result])
     patterns = []
-    for draw in (lambda ax: plot_region(wish, ax), lambda ax: plot_front(front, ax, trajectories=False)):
+    for draw in (lambda ax: plot_region(preference, ax), lambda ax: plot_front(front, ax, trajectories=False)):
         ax = mpl.figure.Figure().add_subplot()
         draw(ax)
         patterns += [line._unscaled_dash_pattern for line in ax.lines]
@@ -202,10 +202,10 @@ def test_titles_say_what_is_drawn(pictures: ModuleType) -> None:
 
 
 def test_a_margin_keeps_noisy_training_clear_of_its_bound(pictures: ModuleType) -> None:
-    wish = pictures.PICTURES["margin"].preference
-    (constraint,) = wish.constraints
+    preference = pictures.PICTURES["margin"].preference
+    (constraint,) = preference.constraints
     careless, _ = pictures.steered(ferero.Preference(pictures.f, [constraint.with_margin(0)]), 1500)
-    careful, report = pictures.steered(wish, 1500)
+    careful, report = pictures.steered(preference, 1500)
     assert careful[:, 1].mean() < 0.27 < careless[:, 1].mean() < 0.33
     assert careful[:, 0].mean() > careless[:, 0].mean()
     assert report.status in ("met", "met_within_noise")
@@ -238,11 +238,11 @@ def test_the_page_tells_what_cannot_be_had() -> None:
 
 def test_printed_preferences_are_read_back() -> None:
     f = ferero.objectives("a", "b")
-    for wish in (
+    for preference in (
         ferero.Preference(f, [abs(f.a - f.b) <= 0.2, (f.b <= 0.3).with_margin(3)]),
         ferero.Preference(f, [f.a - f.b == 0.3], minimize=f.a + 2 * f.b),
     ):
-        assert str(ferero.Preference.parse(str(wish), names=f)) == str(wish)
+        assert str(ferero.Preference.parse(str(preference), names=f)) == str(preference)
 
 
 def test_the_start_page_shows_what_is_printed() -> None:

@@ -134,10 +134,10 @@ def test_held_out_figures_are_what_is_judged():
     x, y = data(48)
     held = x, y + torch.tensor([0.0, 0.7, 0.0])  # on which b is larger
     f = ferero.objectives("a", "b", "c")
-    wish = ferero.Preference(f, [f.a - f.b == 0.0])
+    preference = ferero.Preference(f, [f.a - f.b == 0.0])
     how = {"tensors": data(48), "optimizer": lambda p: torch.optim.Adam(p, lr=0.003), "epochs": 400, "batch_size": 48}
-    trained = train([wish], evaluate={"val": held}, held_out="val", **how)[0]
-    plain = train([wish], evaluate={"val": held}, **how)[0]
+    trained = train([preference], evaluate={"val": held}, held_out="val", **how)[0]
+    plain = train([preference], evaluate={"val": held}, **how)[0]
 
     def off(one, name):
         return abs(one.evaluated[name]["a"] - one.evaluated[name]["b"])
@@ -150,7 +150,7 @@ def test_held_out_figures_are_what_is_judged():
 
 def test_measured_metrics():
     g = ferero.objectives("a", "b", "c", measured=("a",))
-    wish, held = ferero.Preference(g, [g.a <= 0.3]), data(40, seed=9)
+    preference, held = ferero.Preference(g, [g.a <= 0.3]), data(40, seed=9)
 
     def metrics(model, batch):  # far in other units than the loss
         return {"a": 5 * (model(batch[0])[:, 0] + model(batch[0])[:, 1] - batch[1][:, 0]).abs().mean()}
@@ -162,8 +162,8 @@ def test_measured_metrics():
         model.train()
 
     how = {"epochs": 6}
-    trained = train([wish], evaluate={"val": held}, held_out="val", metrics=metrics, **how)[0]
-    told = train_alone(wish, after_epoch=observe, **how)
+    trained = train([preference], evaluate={"val": held}, held_out="val", metrics=metrics, **how)[0]
+    told = train_alone(preference, after_epoch=observe, **how)
     assert_same_run(trained, told, atol=1e-9)
     model = make_net(0)
     model.load_state_dict(trained.state_dict)

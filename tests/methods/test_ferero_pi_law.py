@@ -19,7 +19,7 @@ K_P, K_I = PI.proportional, PI.integral
 LINEAR = FereroPI(headroom=0.0)  # what is told of the law without the room that swings take
 
 
-def wish(text, *names):
+def parsed(text, *names):
     return Preference.parse(text, names=list(names or ("a", "b")))
 
 
@@ -33,7 +33,7 @@ def test_the_integral_part_of_a_bound_by_hand():
     losses = torch.stack([a, torch.ones_like(a)], dim=-1).expand(250, len(a), 2)
     e = (a - 0.5) / a.clamp(min=0.5)
     u, age = torch.zeros_like(a), torch.zeros_like(a)
-    preference = wish("a <= 0.5; minimize b")
+    preference = parsed("a <= 0.5; minimize b")
     state = quick.init(preference)
     for t, values in enumerate(losses):
         age = torch.where((e.abs() >= 0.01) & torch.tensor(t > 0), age + 1, 0.0)
@@ -49,10 +49,10 @@ def test_the_integral_part_of_a_bound_by_hand():
 def test_noise_is_smoothed_and_lowers_the_gain():
     noise = normal(250, 16)
     losses = torch.stack([0.5 * (1 + 0.1 * noise), torch.ones_like(noise)], dim=-1)
-    _, state = feed(wish("a <= 0.5; minimize b"), losses)
+    _, state = feed(parsed("a <= 0.5; minimize b"), losses)
     assert float(state.rate.exp().median()) < 0.2
     drift = 0.5 + 0.3 * torch.linspace(0, 1, 100, dtype=torch.float64)
-    _, state = feed(wish("a <= 0.5; minimize b"), torch.stack([drift, torch.ones_like(drift)], dim=-1))
+    _, state = feed(parsed("a <= 0.5; minimize b"), torch.stack([drift, torch.ones_like(drift)], dim=-1))
     assert float(state.rate) == 0.0
 
 
@@ -61,7 +61,7 @@ def test_noise_is_not_cut_off():
     noise = torch.where(normal(4000, 8) > 1, 1.0, 0.0)
     noise = 0.6 * (noise - noise.mean(dim=0))
     losses = torch.stack([1 + noise, torch.ones_like(noise)], dim=-1)
-    _, state = feed(wish("a == 1; minimize b"), losses)
+    _, state = feed(parsed("a == 1; minimize b"), losses)
     largest_drift = K_I * 2 * float((noise[noise > 0] - PI.near).mean()) * 4000 * float((noise > 0).double().mean())
     assert largest_drift > 5
     assert float(state.logits[:, 0].abs().amax()) < 0.2 * largest_drift
@@ -69,7 +69,7 @@ def test_noise_is_not_cut_off():
 
 def test_bounds_share_their_sizes_in_the_proportions_of_the_bounds():
     """Two bounds as wide apart from their losses as can be, of which one is written from below; a difference stays."""
-    preference = wish("a <= 0.01; b >= 100; a - b <= 3; minimize c", "a", "b", "c")
+    preference = parsed("a <= 0.01; b >= 100; a - b <= 3; minimize c", "a", "b", "c")
     decisions, state = feed(preference, tensor([4.0, 25.0, 1.0]).expand(3, 3))
     _, *lam = decisions[-1].multipliers.tolist()
     gain = state.logits + PI.proportional * state.level
@@ -82,7 +82,7 @@ def test_bounds_share_their_sizes_in_the_proportions_of_the_bounds():
 @pytest.fixture(scope="module")
 def wound_up():
     """2,000 steps of a = 5 where a <= 0.5 is wanted."""
-    preference = wish("a <= 0.5; minimize b")
+    preference = parsed("a <= 0.5; minimize b")
     decisions, state = feed(preference, tensor([[5.0, 1.0]]).expand(2000, 2))
     return preference, decisions[-1], state
 
@@ -142,7 +142,7 @@ def beside(a, b):
 @pytest.mark.parametrize(("a", "pace"), [(FALLING, 1.0), (RISING, PI.release)])
 def test_a_bound_is_the_single_loop_with_realised_slopes(a, pace):
     """Small violations that move one way only: ``log lam(T) = k_I sum e + k_P e_T``, telescoped."""
-    multipliers, _, sizes, units = followed(wish("a <= 0.5; minimize b"), beside(a, 1.0))
+    multipliers, _, sizes, units = followed(parsed("a <= 0.5; minimize b"), beside(a, 1.0))
     e = (a - 0.5) / sizes[:, 1]
     wanted = entropic(e, K_P, K_I * pace)
     found = np.log(multipliers[:, 1] / multipliers[:, 0] * units[:, 1])
@@ -153,7 +153,7 @@ def test_a_bound_is_the_single_loop_with_realised_slopes(a, pace):
 
 @pytest.mark.parametrize("a", [FALLING, RISING])
 def test_an_equality_is_the_hyperbolic_sine_of_that_loop(a):
-    multipliers, _, sizes, units = followed(wish("a == 0.5; minimize b"), beside(a, 1.0))
+    multipliers, _, sizes, units = followed(parsed("a == 0.5; minimize b"), beside(a, 1.0))
     size = np.maximum(sizes[:, 1], 0.5)  # of a loss below it, that which it should have
     wanted = entropic((a - 0.5) / size, K_P, 2 * K_I)
     found = np.arcsinh(multipliers[:, 1] / multipliers[:, 0] * units[:, 1])
@@ -163,7 +163,7 @@ def test_an_equality_is_the_hyperbolic_sine_of_that_loop(a):
 
 @pytest.mark.parametrize("a", [FALLING, RISING])
 def test_a_ray_multiplies_weights_by_exponentials_of_that_loop(a):
-    _, weights, sizes, _ = followed(wish("a == b"), beside(a, 0.5))
+    _, weights, sizes, _ = followed(parsed("a == b"), beside(a, 0.5))
     s, t = sizes[:, 2], sizes[:, 3]
     on = s * t * (s + t) / (s**2 + t**2)  # the point of the ray that is nearest, relative to s and t
     s, t = np.maximum(s, on), np.maximum(t, on)
@@ -179,7 +179,7 @@ def test_a_ray_multiplies_weights_by_exponentials_of_that_loop(a):
 
 
 def test_without_constraints_it_is_a_fixed_combination():
-    decisions, _ = feed(wish("minimize 3 * b + a"), draw(5, 2))
+    decisions, _ = feed(parsed("minimize 3 * b + a"), draw(5, 2))
     torch.testing.assert_close(weights_of(decisions), tensor([[1.0, 3.0]]).expand(5, 2))
     F = tensor([1e-3, 1.0, 1e3])
     decisions, _ = feed(Preference.pareto(3), F.expand(5, 3))
@@ -190,7 +190,7 @@ def test_without_constraints_it_is_a_fixed_combination():
 def test_the_coefficients_of_the_objective_are_the_users_where_no_constraint_is_active(text, wanted):
     quick = FereroPI(release=20.0)  # lets go in 100 steps, not in 5,000
     for unit in (1e-3, 1.0, 1e3):
-        preference = wish(f"a <= {0.5 * unit}; {text}")
+        preference = parsed(f"a <= {0.5 * unit}; {text}")
         decisions, _ = feed(preference, (unit * tensor([0.3, 1.0])).expand(120, 2), method=quick)
         assert decisions[-1].weights.tolist() == pytest.approx(wanted, abs=1e-3)
 
@@ -198,14 +198,14 @@ def test_the_coefficients_of_the_objective_are_the_users_where_no_constraint_is_
 def test_bounds_that_hold_from_the_start_leave_the_objective_alone():
     names = [f"f{i}" for i in range(21)]
     text = "; ".join(f"{name} <= 10" for name in names[1:]) + "; minimize f0"
-    decisions, _ = feed(wish(text, *names), torch.ones(10, 21, dtype=torch.float64))
+    decisions, _ = feed(parsed(text, *names), torch.ones(10, 21, dtype=torch.float64))
     assert float(decisions[0].weights[0]) == pytest.approx(1.0, abs=0.2)
 
 
 @pytest.mark.parametrize("text", ["a <= 0.1; b <= 0.1; c <= 0.1; minimize d", "a == 0.1; b <= 0.1; minimize c + d"])
 def test_weights_sum_to_those_of_the_plain_sum_at_most(text):
     """Out of reach; sizes are those of constant losses, and differ widely."""
-    preference = wish(text, "a", "b", "c", "d")
+    preference = parsed(text, "a", "b", "c", "d")
     weights = weights_of(feed(preference, tensor([1.0, 2.0, 0.01, 100.0]).expand(600, 4))[0])
     total = weights.abs().sum(dim=-1)
     plain = float(preference.A.abs().sum())
@@ -215,7 +215,7 @@ def test_weights_sum_to_those_of_the_plain_sum_at_most(text):
 
 def test_a_bound_that_was_overdone_is_let_go_faster_the_longer_it_holds():
     """As long as it outweighs the objective; then at the pace of any bound that holds."""
-    preference = wish("a <= 1; minimize b")
+    preference = parsed("a <= 1; minimize b")
     _, state = feed(preference, tensor([1.2, 1.0]).expand(600, 2))
     logits = [float(state.logits)]
     for _ in range(2500):
@@ -283,7 +283,7 @@ def at_rest(front, s, kind, method=CALM):
     """A preference whose fixed point is the front's point at s, the state there, and dlam / du."""
     F, slope, _ = derivatives(front, s)
     lam = -float(slope[1] / slope[0]) * float(F[0] / F[1])  # relative: lam / q + 1 / s, times the slopes, is 0
-    preference = wish(f"a {kind} {float(F[0])!r}; minimize b")
+    preference = parsed(f"a {kind} {float(F[0])!r}; minimize b")
     _, state = feed(preference, F.expand(5, 2), method=method)
     u = torch.zeros_like(state.logits)
     u[0] = math.log(lam) if kind == "<=" else math.asinh(lam)
@@ -370,7 +370,7 @@ def test_a_small_kick_dies_out_where_the_linear_loop_is_stable_and_grows_where_i
 
 def room_of(values, method=PI):
     """What headroom adds to the violation of ``a <= 1``, read from the multiplier, after the values of a."""
-    preference, state, bare = wish("a <= 1; minimize b"), method.init(wish("a <= 1; minimize b")), []
+    preference, state, bare = parsed("a <= 1; minimize b"), method.init(parsed("a <= 1; minimize b")), []
     for value in values:
         decision, state = method.update(preference, Observation(tensor([value, 1.0])), state)
         lam_f, lam_g = decision.multipliers.tolist()

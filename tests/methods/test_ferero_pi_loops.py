@@ -16,7 +16,7 @@ OPTIMIZERS = ("sgd", "sgd", "sgd", "adam", "adam")
 ADAM = torch.tensor([name == "adam" for name in OPTIMIZERS])[:, None, None]
 
 
-def wish(text, *names):
+def parsed(text, *names):
     return Preference.parse(text, names=list(names or ("a", "b")))
 
 
@@ -85,7 +85,7 @@ STEPS = 1000
 
 
 def understood(text):
-    return ray(float(text.split()[1])) if text.startswith("ray") else wish(text)
+    return ray(float(text.split()[1])) if text.startswith("ray") else parsed(text)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +181,7 @@ def test_losses_that_are_all_too_large_are_told(concave, text):
 
 def test_what_cannot_be_had_does_not_make_training_diverge():
     """Of minimize b alone rates up to 1 are stable, of a + b up to 0.5."""
-    stack = Preference.stack([wish("a <= -0.1; minimize b"), wish("a == -1; minimize b")])
+    stack = Preference.stack([parsed("a <= -0.1; minimize b"), parsed("a == -1; minimize b")])
     run = closed_loop(stack, quadratic, START.expand(2, 20), 0.1, 300)
     assert float(run.losses.amax()) < 100
 
@@ -206,7 +206,7 @@ def three(x):
 
 @pytest.fixture(scope="module")
 def of_three():
-    stack = Preference.stack([wish(text, "a", "b", "c") for text in THREE])
+    stack = Preference.stack([parsed(text, "a", "b", "c") for text in THREE])
     rates = tensor([0.03, 0.1, 0.005])[:, None, None]
     adam = torch.tensor([False, False, True])[:, None, None]
     start = CORNERS.mean(dim=0) + START
@@ -215,7 +215,7 @@ def of_three():
 
 @pytest.mark.parametrize("text", THREE)
 def test_several_constraints_at_once(of_three, text):
-    index, preference = list(THREE).index(text), wish(text, "a", "b", "c")
+    index, preference = list(THREE).index(text), parsed(text, "a", "b", "c")
     losses = of_three.losses[-60:, :, index]
     assert float(preference.violation(losses).amax()) < 0.01
     assert not of_three.saturated[-1, :, index].any()
@@ -244,7 +244,7 @@ def test_forty_losses_on_a_ray():
 
 # one batch out of the ordinary ------------------------------------------------------------------------------
 
-WISHES = ["a <= 0.4; minimize b", "a == 0.6; minimize b", "b - a == 0.2", "a <= 0.8; b <= 1.6"]
+PREFERENCES = ["a <= 0.4; minimize b", "a == 0.6; minimize b", "b - a == 0.2", "a <= 0.8; b <= 1.6"]
 FACTORS = (1.0, 1e2, 1e12)  # of the loss itself
 VALUES = (1e160, 1e308, -1e100, 1e-320, 0.0)
 WHEN = (5, 100)
@@ -253,7 +253,7 @@ WHEN = (5, 100)
 @pytest.fixture(scope="module")
 def struck():
     """Weights 500 steps after one value of a or of b was not what it should be, (when, value, which, P, 2)."""
-    shape = (len(WHEN), len(FACTORS) + len(VALUES), 2, len(WISHES))
+    shape = (len(WHEN), len(FACTORS) + len(VALUES), 2, len(PREFERENCES))
 
     def see(t, F):
         if t not in WHEN:
@@ -267,7 +267,7 @@ def struck():
                 F[i, len(FACTORS) + j, which, :, which] = value
         return F
 
-    stack = Preference.stack([wish(text) for text in WISHES])
+    stack = Preference.stack([parsed(text) for text in PREFERENCES])
     run = closed_loop(stack, quadratic, START.expand(*shape, 20), 0.02, WHEN[-1] + 501, see=see)
     return torch.stack([run.weights[t + 500, i] for i, t in enumerate(WHEN)])
 

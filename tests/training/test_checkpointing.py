@@ -12,7 +12,7 @@ from ferero.training import Steer
 from ferero.training import _repeats as repeats
 
 f = ferero.objectives("a", "b")
-WISH = ferero.Preference(f, [f.a <= 0.5])
+PREFERENCE = ferero.Preference(f, [f.a <= 0.5])
 
 
 class Net(nn.Module):
@@ -20,7 +20,7 @@ class Net(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.layer, self.drop = nn.Linear(3, 2).double(), nn.Dropout(0.5)
-        self.steer = Steer(WISH, **how)
+        self.steer = Steer(PREFERENCE, **how)
 
     def forward(self, x):
         return self.steer(self.drop(torch.tanh(self.layer(x))).square().mean(dim=0) + 0.1).exp()

@@ -14,7 +14,7 @@ from ferero.training import Steer
 from ferero.training._repeats import is_repeated_closure
 
 f = ferero.objectives("a", "b")
-WISH = ferero.Preference(f, [f.a <= 0.5])
+PREFERENCE = ferero.Preference(f, [f.a <= 0.5])
 
 
 def start():
@@ -49,7 +49,7 @@ class Loop:
 @pytest.mark.parametrize("line_search", [None, "strong_wolfe"])
 @pytest.mark.parametrize("micro", [1, 3])
 def test_lbfgs_moves_the_law_once_a_step(line_search, micro):
-    steer, x = Steer(WISH, every=micro), start()
+    steer, x = Steer(PREFERENCE, every=micro), start()
     optimizer = torch.optim.LBFGS([x], lr=0.5, max_iter=6, line_search_fn=line_search)
     for step in range(4):
         loop = Loop(steer, x, optimizer, micro)
@@ -61,7 +61,7 @@ def test_lbfgs_moves_the_law_once_a_step(line_search, micro):
 
 
 def test_repeats_give_the_gradient_of_the_weights_that_were_held():
-    steer, x = Steer(WISH), start()
+    steer, x = Steer(PREFERENCE), start()
     optimizer = torch.optim.LBFGS([x], lr=0.5, max_iter=3)
 
     def closure():
@@ -82,7 +82,7 @@ def test_repeats_give_the_gradient_of_the_weights_that_were_held():
 def test_a_closure_that_is_evaluated_once_is_as_a_plain_loop(kind, by_name):
     found = []
     for with_closure in (False, True):
-        steer, x = Steer(WISH), start()
+        steer, x = Steer(PREFERENCE), start()
         optimizer = kind([x], lr=0.05)
         loop = Loop(steer, x, optimizer)
         for _ in range(5):
@@ -99,7 +99,7 @@ def test_a_closure_that_is_evaluated_once_is_as_a_plain_loop(kind, by_name):
 
 
 def test_a_closure_that_raises_leaves_nothing_frozen():
-    steer, x = Steer(WISH), start()
+    steer, x = Steer(PREFERENCE), start()
     optimizer = torch.optim.LBFGS([x], lr=0.5, max_iter=6)
     loop = Loop(steer, x, optimizer)
 
@@ -135,7 +135,7 @@ class Twice(torch.optim.Optimizer):
 
 
 def test_the_outer_of_nested_optimizers_counts():
-    steer, x = Steer(WISH), start()
+    steer, x = Steer(PREFERENCE), start()
     inner = torch.optim.SGD([x], lr=0.01)
     outer = Twice(inner)
     for step in range(3):
@@ -144,7 +144,7 @@ def test_the_outer_of_nested_optimizers_counts():
 
 
 def test_what_is_trained_inside_a_closure_has_its_own_steps():
-    outside, inside, x = Steer(WISH), Steer(WISH), start()
+    outside, inside, x = Steer(PREFERENCE), Steer(PREFERENCE), start()
     optimizer, inner = torch.optim.LBFGS([x], lr=0.5, max_iter=3), torch.optim.SGD([start()], lr=0.1)
     loop, evaluations = Loop(outside, x, optimizer), []
 
@@ -161,7 +161,7 @@ def test_what_is_trained_inside_a_closure_has_its_own_steps():
 
 
 def test_a_repeat_that_is_not_finite_is_left_to_the_line_search():
-    steer, x = Steer(WISH), start()
+    steer, x = Steer(PREFERENCE), start()
     optimizer = torch.optim.LBFGS([x], lr=1.0, max_iter=4, line_search_fn="strong_wolfe")
     given = []
 
@@ -182,7 +182,7 @@ def test_a_repeat_that_is_not_finite_is_left_to_the_line_search():
 
 def test_copies_and_unpickled_ones_follow_as_well():
     for make in (copy.deepcopy, lambda steer: pickle.loads(pickle.dumps(steer))):
-        steer, x = Steer(WISH), start()
+        steer, x = Steer(PREFERENCE), start()
         steer(losses_of(x))
         steer = make(steer)
         optimizer = torch.optim.LBFGS([x], lr=0.5, max_iter=4)
@@ -192,7 +192,7 @@ def test_copies_and_unpickled_ones_follow_as_well():
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_a_compiled_step_is_followed_as_well():
-    steer, x = Steer(WISH), start()
+    steer, x = Steer(PREFERENCE), start()
     optimizer = torch.optim.LBFGS([x], lr=0.5, max_iter=4)
 
     @torch.compile(backend="eager")
@@ -212,7 +212,7 @@ def test_a_compiled_step_is_followed_as_well():
 
 def test_another_thread_is_not_held():
     """A closure repeated here says nothing of training there."""
-    steer, x, found = Steer(WISH), start(), []
+    steer, x, found = Steer(PREFERENCE), start(), []
 
     def elsewhere():
         found.append(is_repeated_closure())

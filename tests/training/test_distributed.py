@@ -17,7 +17,7 @@ from ferero.training._distributed import check_agreement, gather, traits_of
 from ferero.training._losses import Reading
 
 f = ferero.objectives("a", "b")
-WISH = ferero.Preference(f, [f.a <= 0.5])
+PREFERENCE = ferero.Preference(f, [f.a <= 0.5])
 THREE = ferero.objectives("a", "b", "c")
 
 
@@ -48,7 +48,7 @@ def test_what_both_ranks_measured_counts_as_its_mean(with_another_rank):
     assert joined[1].tolist() == [2.0, 1.0, 0.0]
 
 
-def traits(preference=WISH, method=None, every=1, on_nonfinite="raise"):
+def traits(preference=PREFERENCE, method=None, every=1, on_nonfinite="raise"):
     return traits_of(preference, method or ferero.FereroPI(), every, on_nonfinite)
 
 
@@ -116,7 +116,7 @@ def test_a_steer_compares_once_and_again_after_a_reset_or_a_copy(monkeypatch):
         monkeypatch.setattr(module, "ranks_of", lambda group: 2)
     monkeypatch.setattr(several.distributed, "all_reduce", lambda payload, group: payload.mul_(2))
     monkeypatch.setattr(steer_module, "check_agreement", lambda *_: asked.append(1))
-    steer = Steer(WISH)
+    steer = Steer(PREFERENCE)
 
     def calls(steer, count=3):
         for _ in range(count):

@@ -12,7 +12,7 @@ import ferero
 from ferero.errors import NonFiniteError
 
 f = ferero.objectives("a", "b", "c")
-WISH = ferero.Preference(f, [f.c <= 0.25, f.a - f.b == 0.05])
+PREFERENCE = ferero.Preference(f, [f.c <= 0.25, f.a - f.b == 0.05])
 
 
 class Model(nn.Module):
@@ -22,7 +22,7 @@ class Model(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.trunk, self.heads = nn.Linear(6, 8), nn.Linear(8, 3)
-        self.inside, self.steer = inside, ferero.Steer(WISH, **how)
+        self.inside, self.steer = inside, ferero.Steer(PREFERENCE, **how)
 
     def losses(self, x):
         y = torch.stack([torch.sin(x[:, i] + i) + 0.5 * x[:, i + 1] for i in range(3)], dim=1)
@@ -78,7 +78,7 @@ def test_bfloat16_autocast():
 
 def test_the_controller_itself_is_not_autocast():
     losses = torch.rand(30, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    plain, cast = ferero.Steer(WISH), ferero.Steer(WISH)
+    plain, cast = ferero.Steer(PREFERENCE), ferero.Steer(PREFERENCE)
     for row in losses:
         plain(row)
         with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -87,7 +87,7 @@ def test_the_controller_itself_is_not_autocast():
 
 
 def test_half_precision_losses_are_tracked_wider():
-    steer = ferero.Steer(WISH)
+    steer = ferero.Steer(PREFERENCE)
     losses = torch.tensor([0.1, 0.2, 0.3], dtype=torch.float16, requires_grad=True)
     loss = steer(losses * 1)
     loss.backward()
@@ -148,7 +148,7 @@ def test_from_the_meta_device():
     with torch.device("meta"):
         model = Model()
     model.to_empty(device="cpu")
-    assert differing(state_of(model.steer), state_of(ferero.Steer(WISH))) == set()
+    assert differing(state_of(model.steer), state_of(ferero.Steer(PREFERENCE))) == set()
 
 
 # compilation -----------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_compiled_and_not_finite(how):
 def test_every_two_moves_once_for_two_batches_on_their_mean():
     """Weights hold for two calls, then move by the mean of the two; a steer of its own sees exactly those means."""
     rows = torch.rand(9, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
-    steer, reference = ferero.Steer(WISH, every=2), ferero.Steer(WISH)
+    steer, reference = ferero.Steer(PREFERENCE, every=2), ferero.Steer(PREFERENCE)
     reference(rows[0])
     for step in range(4):
         steer(rows[2 * step])
@@ -209,7 +209,7 @@ def test_every_two_moves_once_for_two_batches_on_their_mean():
 
 def test_micro_batches_are_weighed_by_their_counts():
     rows = torch.rand(3, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64, requires_grad=True)
-    steer = ferero.Steer(WISH, every=2)
+    steer = ferero.Steer(PREFERENCE, every=2)
     for row, count in zip(rows, (1, 3, 1), strict=True):
         steer(row * 1, counts=count)
     assert torch.allclose(steer.record_latest, (rows[0] + 3 * rows[1]) / 4)
@@ -225,7 +225,7 @@ def test_gradients_of_micro_batches_are_those_of_the_whole_batch():
 
 
 def test_a_skipped_micro_batch_does_not_shift_the_cycle():
-    steer = ferero.Steer(WISH, every=2, on_nonfinite="skip")
+    steer = ferero.Steer(PREFERENCE, every=2, on_nonfinite="skip")
     weights = []
     for step in range(6):
         row = torch.tensor([1.0 + step, 2.0, torch.nan if step == 2 else 1.0], requires_grad=True)
@@ -321,7 +321,7 @@ def test_an_observation_that_waits_is_saved(restored, every):
 
 
 def test_an_observation_before_the_first_step_waits_for_it():
-    steer = ferero.Steer(WISH)
+    steer = ferero.Steer(PREFERENCE)
     steer.observe(c=0.5)
     for _ in range(3):
         steer(torch.ones(3, requires_grad=True) * 1)
@@ -358,6 +358,6 @@ def test_a_batch_that_is_not_finite_changes_nothing(how, every, value):
 
 @pytest.mark.parametrize("losses", [{}, {"a": None, "b": None, "c": None}])
 def test_a_batch_without_losses_is_no_obstacle(losses):
-    steer = ferero.Steer(WISH)
+    steer = ferero.Steer(PREFERENCE)
     steer(losses).backward()
     assert not steer.method_seen.any()

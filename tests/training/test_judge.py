@@ -9,7 +9,7 @@ import ferero
 from ferero.training._report import ConstraintReport, Report, judge_losses
 
 f = ferero.objectives("a", "b")
-WISH = ferero.Preference(f, [f.a <= 1.0, f.b - f.a == 0.5])
+PREFERENCE = ferero.Preference(f, [f.a <= 1.0, f.b - f.a == 0.5])
 
 
 def report(status="met", errors=(0.0, 0.0)):
@@ -17,8 +17,8 @@ def report(status="met", errors=(0.0, 0.0)):
     return Report(status, "of the report", rows, {}, 100, 0)
 
 
-def judge(losses, *args, wish=WISH):
-    return judge_losses(wish, torch.tensor(losses, dtype=torch.float64), report(*args))
+def judge(losses, *args, preference=PREFERENCE):
+    return judge_losses(preference, torch.tensor(losses, dtype=torch.float64), report(*args))
 
 
 def test_met():
@@ -47,12 +47,12 @@ def test_the_worst_is_named():
 
 
 def test_without_constraints_the_report_speaks():
-    assert judge([3.0, 4.0], "met", (), wish=ferero.Preference(f)) == ("met", "of the report")
+    assert judge([3.0, 4.0], "met", (), preference=ferero.Preference(f)) == ("met", "of the report")
 
 
 def test_the_tolerance_is_small_beside_the_bound():
     gap = ferero.Preference(f, [f.a - f.b <= 0.05])
-    assert judge([5.11, 5.0], "met", (0.0,), wish=gap)[0] == "not_met"
-    assert judge([5.06, 5.0], "met", (0.02,), wish=gap)[0] == "not_met"
-    assert judge([5.052, 5.0], "met", (0.02,), wish=gap)[0] == "met_within_noise"
-    assert judge([5.0504, 5.0], "met", (0.0,), wish=gap)[0] == "met"
+    assert judge([5.11, 5.0], "met", (0.0,), preference=gap)[0] == "not_met"
+    assert judge([5.06, 5.0], "met", (0.02,), preference=gap)[0] == "not_met"
+    assert judge([5.052, 5.0], "met", (0.02,), preference=gap)[0] == "met_within_noise"
+    assert judge([5.0504, 5.0], "met", (0.0,), preference=gap)[0] == "met"

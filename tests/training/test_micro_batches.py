@@ -18,7 +18,7 @@ from ferero.training import Steer
 from ferero.training._micro_batches import Leaves, MicroBatchCycle
 
 f = ferero.objectives("a", "b")
-WISH = ferero.Preference(f, [f.a <= 0.5])
+PREFERENCE = ferero.Preference(f, [f.a <= 0.5])
 
 
 def rows(count, seed=0):
@@ -60,19 +60,19 @@ EPOCHS = [(4, 4, 2, 4, 4, 2, 4), (4, 3, 4, 1, 4), (3, 4, 4), (1, 1, 1), (2, 2, 2
 
 @pytest.mark.parametrize("sizes", EPOCHS, ids=lambda sizes: "-".join(map(str, sizes)))
 def test_a_step_begins_a_new_cycle(sizes):
-    steer, x = Steer(WISH, every=4), leaf()
+    steer, x = Steer(PREFERENCE, every=4), leaf()
     assert train(steer, lambda row: x * row, sizes, still(x).step) == in_phase(sizes)
 
 
 def test_nothing_of_a_cycle_that_was_cut_is_lost():
-    steer, x = Steer(WISH, every=4), leaf()
+    steer, x = Steer(PREFERENCE, every=4), leaf()
     train(steer, lambda row: x * row, (4, 2, 1), still(x).step)
     torch.testing.assert_close(steer.record_latest, rows(2, seed=1).mean(dim=0))
 
 
 @pytest.mark.parametrize("sizes", EPOCHS[:2], ids=lambda sizes: "-".join(map(str, sizes)))
 def test_two_optimizers_of_one_model(sizes):
-    steer, x, y = Steer(WISH, every=4), leaf(), leaf()
+    steer, x, y = Steer(PREFERENCE, every=4), leaf(), leaf()
     one, other = still(x), still(y)
 
     def step():
@@ -86,7 +86,7 @@ def test_two_optimizers_of_one_model(sizes):
 @pytest.mark.parametrize("when", ["first", "last"])
 def test_a_critic_that_steps_at_every_micro_batch_does_not_disturb(is_frozen, when):
     """Where the generator's loss goes through the critic, its parameters are in the graph as well."""
-    steer, x, critic = Steer(WISH, every=4), leaf(), leaf()
+    steer, x, critic = Steer(PREFERENCE, every=4), leaf(), leaf()
     generator_steps, critic_steps = still(x), still(critic)
     found = []
     for index, size in enumerate((4, 4, 4, 2, 4, 4)):
@@ -103,7 +103,7 @@ def test_a_critic_that_steps_at_every_micro_batch_does_not_disturb(is_frozen, wh
 
 
 def test_another_model_does_not_disturb():
-    steers, leaves = [Steer(WISH, every=4) for _ in range(2)], [leaf(), leaf()]
+    steers, leaves = [Steer(PREFERENCE, every=4) for _ in range(2)], [leaf(), leaf()]
     steps = [still(x).step for x in leaves]
     found, made = ([], []), [0, 0]
     for _ in range(40):
@@ -126,13 +126,13 @@ class Sharded(torch.optim.SGD):
 
 
 def test_parameters_in_pieces_are_followed_after_one_cycle():
-    steer, x = Steer(WISH, every=4), leaf()
+    steer, x = Steer(PREFERENCE, every=4), leaf()
     sizes = (4, 2, 4, 1, 4)
     assert train(steer, lambda row: x * row, sizes, Sharded(x).step) == in_phase(sizes)
 
 
 def test_parameters_in_pieces_of_two_models():
-    steer, x = Steer(WISH, every=4), leaf()
+    steer, x = Steer(PREFERENCE, every=4), leaf()
     generator_steps, critic_steps = Sharded(x), Sharded(leaf())
 
     def losses_of(row):
@@ -144,7 +144,7 @@ def test_parameters_in_pieces_of_two_models():
 
 
 def test_parameters_that_are_thawed_later():
-    steer, head, trunk = Steer(WISH, every=4), leaf(), leaf()
+    steer, head, trunk = Steer(PREFERENCE, every=4), leaf(), leaf()
     first = still(head)
     train(steer, lambda row: head * row, (4, 4), first.step)
     later = still(trunk)
@@ -156,7 +156,7 @@ def test_parameters_that_are_thawed_later():
 @pytest.mark.parametrize("copied", [lambda steer: steer, copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s)), None])
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_a_state_is_in_phase_wherever_it_was_saved(copied, at):
-    steer, x = Steer(WISH, every=4), leaf()
+    steer, x = Steer(PREFERENCE, every=4), leaf()
     train(steer, lambda row: x * row, (4, 4), still(x).step)
     for row in rows(at):
         steer(x * row).backward()
@@ -164,7 +164,7 @@ def test_a_state_is_in_phase_wherever_it_was_saved(copied, at):
         file = io.BytesIO()
         torch.save(steer.state_dict(), file)
         file.seek(0)
-        steer = Steer(WISH, every=4)
+        steer = Steer(PREFERENCE, every=4)
         steer.load_state_dict(torch.load(file, weights_only=True))
     else:
         steer = copied(steer)
@@ -175,7 +175,7 @@ def test_a_state_is_in_phase_wherever_it_was_saved(copied, at):
 
 def test_loading_in_the_middle_of_a_cycle_and_beginning_a_new_one():
     """The state was saved two micro-batches after a step, and training begins at that step again."""
-    steer, x = Steer(WISH, every=4), leaf()
+    steer, x = Steer(PREFERENCE, every=4), leaf()
     optimizer = still(x)
     train(steer, lambda row: x * row, (4, 4), optimizer.step)
     for row in rows(2):
@@ -188,7 +188,7 @@ def test_loading_in_the_middle_of_a_cycle_and_beginning_a_new_one():
 
 def test_a_step_that_the_scaler_skips():
     """The cycle goes on where it was, and the next step that is taken puts it right."""
-    steer, x = Steer(WISH, every=4), leaf()
+    steer, x = Steer(PREFERENCE, every=4), leaf()
     optimizer, scaler = torch.optim.SGD([x], lr=0.1), torch.amp.GradScaler("cpu", init_scale=1.0)
     overflows = [False, True, False, False, False]
 
@@ -210,7 +210,7 @@ def test_a_step_that_the_scaler_skips():
 
 
 def test_skipped_micro_batches_count():
-    steer, x = Steer(WISH, every=4, on_nonfinite="skip"), leaf()
+    steer, x = Steer(PREFERENCE, every=4, on_nonfinite="skip"), leaf()
     sizes, made = (4, 2, 4, 4), []
 
     def losses_of(row):
@@ -222,7 +222,7 @@ def test_skipped_micro_batches_count():
 
 def test_closures_of_a_trainer():
     """The last micro-batch of a step comes inside it, as in Lightning."""
-    steer, x = Steer(WISH, every=4), leaf()
+    steer, x = Steer(PREFERENCE, every=4), leaf()
     optimizer, found = torch.optim.Adam([x], lr=0.0), []
 
     def closure():
@@ -242,7 +242,7 @@ def test_closures_of_a_trainer():
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_a_compiled_step_ends_a_cycle_as_well():
-    steer, x = Steer(WISH, every=4), leaf()
+    steer, x = Steer(PREFERENCE, every=4), leaf()
     sizes = (4, 2, 4)
     step = torch.compile(torch.optim.SGD([x], lr=0.1).step, backend="eager")
     assert train(steer, lambda row: x * row, sizes, step) == in_phase(sizes)
@@ -263,7 +263,7 @@ def test_a_whole_cycle_is_never_corrected_and_nothing_is_asked_of_the_device():
 
 
 def test_nothing_is_kept_alive():
-    steer, net = Steer(WISH, every=2), nn.Linear(2, 2)
+    steer, net = Steer(PREFERENCE, every=2), nn.Linear(2, 2)
     optimizer = still(*net.parameters())
     for _ in range(3):
         steer(net(torch.ones(2)).square()).backward()

@@ -15,7 +15,7 @@ from ferero.training import Steer
 from ferero.training._record import Record, advance_record, swing, tracked
 
 f = ferero.objectives("a", "b")
-WISHES = {
+PREFERENCES = {
     "bound": Preference(f, [f.a <= 0.5], minimize=f.b),
     "bound of a sum": Preference(f, [f.a <= 0.5]),
     "equality": Preference(f, [f.a == 0.5], minimize=f.b),
@@ -45,11 +45,11 @@ def is_finite(steer):
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", WISHES)
+@pytest.mark.parametrize("name", PREFERENCES)
 def test_no_value_leaves_nan_or_inf_behind(name, size):
     for which in ([0], [1], [0, 1]):
         for when in (0, 1, 12):
-            steer = Steer(WISHES[name])
+            steer = Steer(PREFERENCES[name])
             for t, row in enumerate(batches(20)):
                 if t == when:
                     row[which] = size
@@ -61,7 +61,7 @@ def test_no_value_leaves_nan_or_inf_behind(name, size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_nor_do_micro_batches(size):
-    steer = Steer(WISHES["several"], every=3)
+    steer = Steer(PREFERENCES["several"], every=3)
     for t, row in enumerate(batches(20)):
         if t in (6, 7, 8):
             row[0] = size
@@ -71,7 +71,7 @@ def test_nor_do_micro_batches(size):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_nor_do_two_of_them_or_nothing_else(size):
-    steer = Steer(WISHES["several"])
+    steer = Steer(PREFERENCES["several"])
     for _ in range(5):
         steer(torch.tensor([size, -size], dtype=torch.float64, requires_grad=True))
     assert all(bool(torch.isfinite(buffer).all()) for buffer in steer.buffers())
@@ -82,7 +82,7 @@ def test_nor_do_two_of_them_or_nothing_else(size):
 
 @pytest.mark.parametrize("size", [1e-45, 1e30, 3e38])
 def test_in_single_precision(size):
-    steer = Steer(WISHES["several"])
+    steer = Steer(PREFERENCES["several"])
     for t, row in enumerate(batches(20).float()):
         losses = (torch.full((2,), size) if t == 10 else row).requires_grad_()
         steer(losses).backward()
@@ -92,7 +92,7 @@ def test_in_single_precision(size):
 
 @pytest.mark.parametrize("size", [1e100, 1e160])
 def test_among_micro_batches(size):
-    steer = Steer(WISHES["several"], every=4)
+    steer = Steer(PREFERENCES["several"], every=4)
     for t, row in enumerate(batches(60)):
         steer((torch.full((2,), size, dtype=torch.float64) if t in (21, 22) else row).requires_grad_())
     assert is_finite(steer)
@@ -101,7 +101,7 @@ def test_among_micro_batches(size):
 # what the record makes of it --------------------------------------------------------------------------------
 
 
-def recorded(values, preference=WISHES["bound of a sum"]):
+def recorded(values, preference=PREFERENCES["bound of a sum"]):
     rows = rows_of(preference, torch.device("cpu"), torch.float64)
     record = Record.empty(2, rows.count)
     for row in values:
@@ -157,7 +157,7 @@ def test_nothing_for_a_long_time_and_then_something(small):
 
 
 def test_what_is_left_out_keeps_its_row_waiting_and_nothing_else():
-    rows = rows_of(WISHES["several"], torch.device("cpu"), torch.float64)
+    rows = rows_of(PREFERENCES["several"], torch.device("cpu"), torch.float64)
     record = Record.empty(2, rows.count)
     for row in batches(50):
         record = advance_record(record, rows, row, row, None)

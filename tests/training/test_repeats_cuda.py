@@ -13,7 +13,7 @@ from ferero.training._distributed import check_agreement, traits_of
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 f = ferero.objectives("a", "b")
-WISH = ferero.Preference(f, [f.a <= 0.5])
+PREFERENCE = ferero.Preference(f, [f.a <= 0.5])
 SIZES = (4, 4, 2, 4, 1, 4, 3, 4, 4)
 
 
@@ -30,7 +30,7 @@ def moves(steer):
 
 
 def train(device, sizes=SIZES, **how):
-    steer, x, found = ferero.Steer(WISH, **how).to(device), start(device), []
+    steer, x, found = ferero.Steer(PREFERENCE, **how).to(device), start(device), []
     optimizer = torch.optim.SGD([x], lr=0.01)
     for size in sizes:
         for _ in range(size):
@@ -51,7 +51,7 @@ def test_cycles_that_are_cut_short():
 
 def test_nothing_waits_for_the_device():
     train("cuda", every=4)
-    steer, x = ferero.Steer(WISH, every=4).to("cuda"), start("cuda")
+    steer, x = ferero.Steer(PREFERENCE, every=4).to("cuda"), start("cuda")
     optimizer = torch.optim.SGD([x], lr=0.01)
     torch.cuda.set_sync_debug_mode("error")
     try:
@@ -66,7 +66,7 @@ def test_nothing_waits_for_the_device():
 
 
 def test_micro_batches_that_are_captured_and_steps_that_are_not():
-    steer, x = ferero.Steer(WISH, every=4).to("cuda"), start("cuda")
+    steer, x = ferero.Steer(PREFERENCE, every=4).to("cuda"), start("cuda")
     x.grad = torch.zeros_like(x)
     optimizer = torch.optim.SGD([x], lr=0.01)
     stream = torch.cuda.Stream()
@@ -92,7 +92,7 @@ def test_micro_batches_that_are_captured_and_steps_that_are_not():
 def test_closures():
     found = []
     for device in ("cpu", "cuda"):
-        steer, x, seen = ferero.Steer(WISH).to(device), start(device), []
+        steer, x, seen = ferero.Steer(PREFERENCE).to(device), start(device), []
         optimizer = torch.optim.LBFGS([x], lr=0.5, max_iter=5)
 
         def closure(steer=steer, x=x, seen=seen, optimizer=optimizer):
@@ -116,7 +116,7 @@ def test_closures():
 def test_checkpoints(reentrant, every):
     found = []
     for is_kept in (True, False):
-        steer, x = ferero.Steer(WISH, every=every).to("cuda"), start("cuda")
+        steer, x = ferero.Steer(PREFERENCE, every=every).to("cuda"), start("cuda")
         optimizer = torch.optim.SGD([x], lr=0.01)
         for _ in range(10):
 
@@ -139,6 +139,6 @@ def test_ranks_compare_numbers_on_the_device(tmp_path):
     torch.cuda.set_device(0)
     distributed.init_process_group("nccl", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
-        check_agreement(traits_of(WISH, ferero.FereroPI(), 1, "raise"), torch.device("cuda"), None)
+        check_agreement(traits_of(PREFERENCE, ferero.FereroPI(), 1, "raise"), torch.device("cuda"), None)
     finally:
         distributed.destroy_process_group()

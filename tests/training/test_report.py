@@ -401,7 +401,7 @@ def test_a_loss_that_comes_rarely_has_not_stopped():
 # advice -----------------------------------------------------------------------------------------------------
 
 
-def test_a_wish_that_no_losses_can_meet_is_named():
+def test_a_preference_that_no_losses_can_meet_is_named():
     report = train(Preference(f, [f.a <= -1.0]), [[1.0, 1.0]] * 20).report()
     assert report.status == "not_met"
     assert report.advice.endswith("Note: no non-negative losses can meet 'a <= -1'.")

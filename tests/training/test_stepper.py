@@ -17,7 +17,7 @@ from ferero.methods import Decision, Ferero, FereroPI, FereroSA, Observation
 from ferero.training._stepper import Stepper
 
 f = ferero.objectives("a", "b", "c")
-WISH = ferero.Preference(f, [f.c <= 0.25, f.a - f.b == 0.05])
+PREFERENCE = ferero.Preference(f, [f.c <= 0.25, f.a - f.b == 0.05])
 KINDS = ["realized", "forward", "jacobian"]
 TARGET = torch.tensor([1.0, -1.0, 0.5], dtype=torch.float64)
 
@@ -41,13 +41,15 @@ def batch(seed, n=16):
     return torch.randn(n, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-def make(method=None, wish=WISH, lr=0.05, momentum=0.9, dropout=0.0, norm=True, **how):
+def make(method=None, preference=PREFERENCE, lr=0.05, momentum=0.9, dropout=0.0, norm=True, **how):
     torch.manual_seed(0)
     model = Net(dropout, norm).double()
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=momentum)
     how = {"loss_fn": losses_of} | how
     loss_fn = how.pop("loss_fn")
-    return Stepper(model, loss_fn, wish, optimizer, method=FereroSA(gamma=0.1) if method is None else method, **how)
+    return Stepper(
+        model, loss_fn, preference, optimizer, method=FereroSA(gamma=0.1) if method is None else method, **how
+    )
 
 
 def everything(stepper):
@@ -231,7 +233,7 @@ def test_methods_of_values_see_the_whole_batch():
 
 def test_the_same_as_steering_by_hand():
     stepper = make(FereroPI(), norm=False)
-    model, steer = copy.deepcopy(stepper.model), ferero.Steer(WISH)
+    model, steer = copy.deepcopy(stepper.model), ferero.Steer(PREFERENCE)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     for t in range(10):
         out = stepper.step(batch(t))
@@ -246,8 +248,8 @@ def test_the_same_as_steering_by_hand():
 
 @pytest.mark.parametrize("method", [FereroSA(gamma=0.1), FereroSA(domain="simplex"), Ferero(), FereroPI()])
 def test_it_leads_where_the_preference_wants(method):
-    wish = ferero.Preference(f, [f.a - f.b == 0.3])
-    stepper = make(method, wish, norm=False, lr=0.02)
+    preference = ferero.Preference(f, [f.a - f.b == 0.3])
+    stepper = make(method, preference, norm=False, lr=0.02)
     for t in range(400):
         out = stepper.step(batch(t, 64))
     assert abs(float(out.losses[0] - out.losses[1]) - 0.3) < 0.12
@@ -266,12 +268,12 @@ def test_what_comes_back():
     assert out.losses.shape == out.weights.shape == (3,)
     assert not out.losses.requires_grad
     assert out.multipliers.shape == (5,)
-    torch.testing.assert_close(out.violation, WISH.violation(out.losses))
+    torch.testing.assert_close(out.violation, PREFERENCE.violation(out.losses))
     torch.testing.assert_close(stepper.weights, out.weights)
     torch.testing.assert_close(stepper.multipliers, out.multipliers)
     assert stepper.report().steps == 3
     assert stepper.violation.shape == (2,)
-    assert set(stepper.metrics()) == set(ferero.Steer(WISH).metrics())
+    assert set(stepper.metrics()) == set(ferero.Steer(PREFERENCE).metrics())
 
 
 def test_what_came_back_does_not_change_later():
@@ -325,7 +327,7 @@ def test_only_the_optimizers_parameters_count(method, kind):
     groups = [{"params": [model.trunk.weight, model.trunk.bias]}, {"params": model.norm.parameters(), "lr": 0.1}]
     optimizer = torch.optim.SGD(groups, lr=0.05)
     before = copy.deepcopy(model.state_dict())
-    stepper = Stepper(model, losses_of, WISH, optimizer, method=method, slopes=kind)
+    stepper = Stepper(model, losses_of, PREFERENCE, optimizer, method=method, slopes=kind)
     for t in range(2):
         assert stepper.step(batch(t)).stepped
     moved = {k for k, v in model.named_parameters() if not torch.equal(v, before[k])}
@@ -395,9 +397,9 @@ def test_autocast_does_not_show_the_weights_from_before_the_step(kind, is_ambien
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return plain(model, x)
 
-    method, wish = spy(weights=(0.5, 0.5)), ferero.Preference.pareto(2)
+    method, preference = spy(weights=(0.5, 0.5)), ferero.Preference.pareto(2)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-    stepper = Stepper(model, plain if is_ambient else cast, wish, optimizer, method=method, slopes=kind)
+    stepper = Stepper(model, plain if is_ambient else cast, preference, optimizer, method=method, slopes=kind)
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_ambient):
         assert torch.is_autocast_cache_enabled()
         outs = [stepper.step(torch.ones(4, 1)) for _ in range(3)]
@@ -428,7 +430,7 @@ def test_buffers_that_are_replaced_and_not_written_to():
             return super().forward(x)
 
     model = Counter().double()
-    stepper = Stepper(model, losses_of, WISH, torch.optim.SGD(model.parameters(), lr=0.1), method=FereroSA())
+    stepper = Stepper(model, losses_of, PREFERENCE, torch.optim.SGD(model.parameters(), lr=0.1), method=FereroSA())
     stepper.step(batch(0))
     assert model.seen == 8
     bad = batch(1)
@@ -659,8 +661,8 @@ def test_an_error_of_the_model_leaves_everything_as_it_was():
         ({"split": 2}, InputError, "split: expected a function.*found int"),
         ({"method": FereroSA}, InputError, r"method: expected an instance, found the class; write FereroSA\(\)"),
         ({"method": 3}, InputError, "method: expected a method.*found int"),
-        ({"wish": "f.a <= 1"}, InputError, "preference: expected a Preference, found str"),
-        ({"wish": ferero.Preference.stack([WISH, WISH])}, InputError, "preference: .*stack"),
+        ({"preference": "f.a <= 1"}, InputError, "preference: expected a Preference, found str"),
+        ({"preference": ferero.Preference.stack([PREFERENCE, PREFERENCE])}, InputError, "preference: .*stack"),
     ],
 )
 def test_arguments(how, error, message):
@@ -672,18 +674,18 @@ def test_models_and_optimizers():
     model = Net().double()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(InputError, match=r"model: expected a torch\.nn.Module, found function"):
-        Stepper(losses_of, losses_of, WISH, optimizer, method=FereroSA())
+        Stepper(losses_of, losses_of, PREFERENCE, optimizer, method=FereroSA())
     with pytest.raises(InputError, match="optimizer: expected a torch optimizer, found Net"):
-        Stepper(model, losses_of, WISH, model, method=FereroSA())
+        Stepper(model, losses_of, PREFERENCE, model, method=FereroSA())
     model.requires_grad_(False)
     with pytest.raises(InputError, match="optimizer: expected parameters that require a gradient, found none"):
-        Stepper(model, losses_of, WISH, optimizer, method=FereroSA())
+        Stepper(model, losses_of, PREFERENCE, optimizer, method=FereroSA())
 
 
 def test_metrics_belong_to_steer():
     g = ferero.objectives("ce", "wer", measured=("wer",))
     with pytest.raises(UnsupportedError, match=r"wer can only be measured.*ferero\.Steer"):
-        make(wish=ferero.Preference(g, [g.wer <= 0.1]))
+        make(preference=ferero.Preference(g, [g.wer <= 0.1]))
 
 
 def test_batches_and_losses():
@@ -739,9 +741,9 @@ def test_checkpoints_of_something_else():
     state = make().state_dict()
     g = ferero.objectives("x", "b", "c")
     with pytest.raises(InputError, match=r"expected names \['x', 'b', 'c'\], found \['a', 'b', 'c'\]"):
-        make(wish=ferero.Preference(g, [g.c <= 0.25, g.x - g.b == 0.05])).load_state_dict(state)
+        make(preference=ferero.Preference(g, [g.c <= 0.25, g.x - g.b == 0.05])).load_state_dict(state)
     with pytest.raises(InputError, match=r"expected rows \[3, 0, 0\], found \[3, 1, 1\]"):
-        make(wish=ferero.Preference(f)).load_state_dict(state)
+        make(preference=ferero.Preference(f)).load_state_dict(state)
     with pytest.raises(InputError, match="expected method Ferero, found FereroSA"):
         make(Ferero()).load_state_dict(state)
     with pytest.raises(InputError, match="expected version 3, found 2"):

@@ -63,9 +63,9 @@ def make(method, device="cpu", norm=True, optimizer=torch.optim.SGD, loss_fn=los
     layers = [nn.Linear(4, 6), nn.BatchNorm1d(6) if norm else nn.Identity(), nn.Tanh(), nn.Linear(6, 3)]
     model = nn.Sequential(*layers).to(device)
     f = ferero.objectives("a", "b", "c")
-    wish = ferero.Preference(f, [f.c <= 0.25, f.a - f.b == 0.05])
+    preference = ferero.Preference(f, [f.c <= 0.25, f.a - f.b == 0.05])
     settings = {"capturable": True} if optimizer is torch.optim.Adam else {"momentum": 0.9}
-    return Stepper(model, loss_fn, wish, optimizer(model.parameters(), lr=0.05, **settings), method=method, **how)
+    return Stepper(model, loss_fn, preference, optimizer(model.parameters(), lr=0.05, **settings), method=method, **how)
 
 
 def everything(run):

@@ -36,8 +36,8 @@ def train(first, last, load=None, save=None, is_random=False, accumulate=1, **ho
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     generator = torch.Generator().manual_seed(3) if is_random else None
     f = ferero.objectives("a", "b")
-    wish = ferero.Preference(f, [f.a - f.b == 0.1])
-    stepper = Stepper(model, losses_of, wish, optimizer, generator=generator, accumulate=accumulate, **how)
+    preference = ferero.Preference(f, [f.a - f.b == 0.1])
+    stepper = Stepper(model, losses_of, preference, optimizer, generator=generator, accumulate=accumulate, **how)
     parts = {"model": model, "optimizer": optimizer, "stepper": stepper}
     if load is not None:
         saved = torch.load(load, weights_only=True)

@@ -8,14 +8,14 @@ import ferero
 from ferero.errors import InputError, UnsupportedError
 from ferero.training._stepper import Stepper
 
-WISH = ferero.Preference.ray([1.0, 2.0])
+PREFERENCE = ferero.Preference.ray([1.0, 2.0])
 
 
 def losses(model, x):
     return (model(x) - torch.tensor([1.0, -1.0])).square().mean(dim=0)
 
 
-def make(method=None, loss_fn=losses, optimizer=None, model=None, preference=WISH, **how):
+def make(method=None, loss_fn=losses, optimizer=None, model=None, preference=PREFERENCE, **how):
     torch.manual_seed(0)
     model = nn.Linear(2, 2) if model is None else model
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05) if optimizer is None else optimizer
@@ -34,12 +34,12 @@ def test_swings_without_noise_are_not_called_noise():
     with torch.no_grad():
         model.weight.copy_(torch.tensor([[0.2, -0.1]]))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    wish = ferero.Preference.ray([1.0, 1.3])
-    stepper = make(ferero.FereroSA(), fun, optimizer, model, wish)
+    preference = ferero.Preference.ray([1.0, 1.3])
+    stepper = make(ferero.FereroSA(), fun, optimizer, model, preference)
     errors = []
     for _ in range(1500):
         out = stepper.step(torch.zeros(2, 1))
-        errors.append(float(ferero.ray_error(out.losses, wish.ray)))
+        errors.append(float(ferero.ray_error(out.losses, preference.ray)))
     assert max(errors[-300:]) > 20
     assert stepper.report().status in ("oscillating", "not_met")
 
@@ -89,8 +89,8 @@ def test_a_refused_step_does_not_use_up_the_generator(on_nonfinite):
 
 
 def test_a_missing_loss_is_nan():
-    wish = ferero.Preference.ray([1.0, 2.0], names=["a", "b"])
-    stepper = make(ferero.FereroPI(), lambda model, x: {"a": losses(model, x)[0]}, preference=wish)
+    preference = ferero.Preference.ray([1.0, 2.0], names=["a", "b"])
+    stepper = make(ferero.FereroPI(), lambda model, x: {"a": losses(model, x)[0]}, preference=preference)
     out = stepper.step(torch.randn(4, 2))
     assert torch.isnan(out.losses).tolist() == [False, True]
 

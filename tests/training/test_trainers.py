@@ -12,7 +12,7 @@ import ferero
 pytestmark = pytest.mark.slow
 
 f = ferero.objectives("left", "right")
-WISH = ferero.Preference(f, [f.left == 2 * f.right])
+PREFERENCE = ferero.Preference(f, [f.left == 2 * f.right])
 BATCHES, EVERY, EPOCHS = 6, 4, 3
 IN_PHASE = [[1] * 4 + [2] * 2, [3] * 4 + [4] * 2, [5] * 4 + [6] * 2]  # moves of the law, at every micro-batch
 
@@ -23,7 +23,7 @@ class Task(nn.Module):
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
-        self.net, self.steer, self.found = nn.Linear(3, 2), ferero.Steer(WISH, every=EVERY), []
+        self.net, self.steer, self.found = nn.Linear(3, 2), ferero.Steer(PREFERENCE, every=EVERY), []
 
     def loss(self, x):
         loss = self.steer((self.net(x) - 1).square().mean(dim=0) + 0.1)

@@ -20,7 +20,7 @@ from ferero.training._stepper import Stepper
 pytestmark = pytest.mark.slow
 
 f = ferero.objectives("a", "b", "c")
-WISH = ferero.Preference(f, [f.c <= 0.25, f.a - f.b == 0.05])
+PREFERENCE = ferero.Preference(f, [f.c <= 0.25, f.a - f.b == 0.05])
 METHODS = {"sa": FereroSA(gamma=0.1), "ferero": Ferero(), "pi": FereroPI()}
 CASES = {
     "realized": {"method": "sa"},
@@ -85,7 +85,7 @@ def train(rank, method, wrapper="ddp", spoiled=(), steps=12, norm=False, loss_fn
         fully_shard(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, weight_decay=0.01)
     function = losses_of if loss_fn is None else bare_losses_of
-    stepper = Stepper(model, function, WISH, optimizer, method=METHODS[method], **how)
+    stepper = Stepper(model, function, PREFERENCE, optimizer, method=METHODS[method], **how)
     for step in range(steps):
         stepper.step(batch(step, rank, spoiled))
     state = {name.removeprefix("module."): tensor for name, tensor in model.state_dict().items()}

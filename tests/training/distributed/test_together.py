@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 NAMES = ("a", "b", "c")
 
 
-def wish(names=NAMES[:2], level=0.5):
+def parsed(names=NAMES[:2], level=0.5):
     f = ferero.objectives(*names)
     return ferero.Preference(f, [f[0] <= level])
 
@@ -49,11 +49,11 @@ def refused(rank, names=(NAMES[:2], NAMES[:2]), levels=(0.5, 0.5), every=(1, 1),
     """What each rank says at its first step, having built its own."""
     group = distributed.new_group([0, 1]) if group else None
     method = ferero.FereroPI()
-    steer = ferero.Steer(wish(names[rank], levels[0 if again else rank]), method, every[rank], group=group)
+    steer = ferero.Steer(parsed(names[rank], levels[0 if again else rank]), method, every[rank], group=group)
     net = Net(steer)
     if again:
         net(batch(rank, 0)).backward()
-        steer.preference = wish(names[rank], levels[rank])
+        steer.preference = parsed(names[rank], levels[rank])
         net(batch(rank, 1)).backward()  # looked at once only
         steer.reset()
     return float(net(batch(rank, 2)))
@@ -61,7 +61,7 @@ def refused(rank, names=(NAMES[:2], NAMES[:2]), levels=(0.5, 0.5), every=(1, 1),
 
 def closures(rank):
     """L-BFGS on averaged gradients; the ranks have different numbers of examples, and share the loss."""
-    net = Net(ferero.Steer(wish()))
+    net = Net(ferero.Steer(parsed()))
     model, seen = DistributedDataParallel(net, broadcast_buffers=False), []
     optimizer = torch.optim.LBFGS(net.parameters(), lr=0.5, max_iter=5, line_search_fn="strong_wolfe")
     for step in range(3):
@@ -83,7 +83,7 @@ def closures(rank):
 
 def checkpoints(rank, how, spoiled=()):
     """Two batches of different sizes on the way before each backward pass."""
-    net = Net(ferero.Steer(wish(), on_nonfinite="skip"))
+    net = Net(ferero.Steer(parsed(), on_nonfinite="skip"))
     model = DistributedDataParallel(net)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
     for step in range(3):
@@ -106,7 +106,7 @@ def checkpoints(rank, how, spoiled=()):
 
 def cycles(rank, wrapper, sizes=(4, 2, 4, 1, 4)):
     """Steps after so many micro-batches; how often the law had moved at every one of them."""
-    steer = ferero.Steer(wish(), every=4)
+    steer = ferero.Steer(parsed(), every=4)
     net = Net(steer)
     if wrapper == "fsdp":
         fully_shard(net.layers[0])
