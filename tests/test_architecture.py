@@ -68,6 +68,20 @@ def test_imports_point_one_way(path: Path) -> None:
         assert LAYERS.index(other) < LAYERS.index(layer) or (layer, other) in LAZY, f"{layer} imports {other}"
 
 
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name.lstrip("_"), []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_two_modules_of_a_folder_differ_by_an_s() -> None:
+    names = {(path.parent, path.stem.lstrip("_")) for path in MODULES}
+    assert {(folder.name, name) for folder, name in names if (folder, f"{name}s") in names} == set()
+
+
 PUBLIC_MODULES = {"errors.py", "integrations/torchjd.py", "__main__.py"}
 
 
