@@ -456,7 +456,7 @@ def _check_acts(
         InputError: Naming the option and why it would do nothing.
     """
     name, has_slopes = type(method).__name__, "slopes" in method.requires
-    cases = {
+    cases: dict[str, tuple[bool, dict[str, Any]]] = {
         f"{name}, which has no slopes": (
             not has_slopes,
             {"split": split, "generator": generator, "step_size": step_size},
