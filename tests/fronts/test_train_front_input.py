@@ -97,20 +97,20 @@ REFUSED = {
         "evaluate": {"test": (torch.zeros(4), torch.zeros(5))}
     },
     "evaluate['test']: expected at least one example, found none.": {"evaluate": {"test": (torch.zeros(0, 4),)}},
-    "evaluate['test']: expected a loader that can be gone through once an epoch, or a tuple of tensors, found "
+    "evaluate['test']: expected a loader that can be iterated once an epoch, or a tuple of tensors, found "
     "list_iterator; pass a DataLoader or a list of batches.": {"evaluate": {"test": iter(LOADER)}},
     "evaluate: expected at least one batch, found none; an iterator can be used only once.": {"evaluate": {"test": []}},
     "loader: expected tensors of one length, found shapes (4,), (5,).": {"loader": (torch.zeros(4), torch.zeros(5))},
     "loader: expected tensors of one length, found shapes ().": {"loader": (torch.zeros(()),)},
     "loader: expected at least one batch an epoch, found none.": {"loader": Empty(), "batch_size": None},
-    "loader: expected a loader that can be gone through once an epoch, or a tuple of tensors, found generator; pass a "
+    "loader: expected a loader that can be iterated once an epoch, or a tuple of tensors, found generator; pass a "
     "DataLoader or a list of batches.": {"loader": (batch for batch in LOADER), "batch_size": None},
-    "loader: expected a loader that can be gone through once an epoch, or a tuple of tensors, found int; pass a "
+    "loader: expected a loader that can be iterated once an epoch, or a tuple of tensors, found int; pass a "
     "DataLoader or a list of batches.": {"loader": 3, "batch_size": None},
     "batch_size: expected a number from 1 to 26 to go with tensors, found None.": {"batch_size": None},
     "batch_size: expected a number from 1 to 26 to go with tensors, found 27.": {"batch_size": 27},
     "batch_size: expected a number from 1 to 26 to go with tensors, found 2.5.": {"batch_size": 2.5},
-    "batch_size: expected None with a loader, which has its own, found 8; data to be dealt in batches are passed as a "
+    "batch_size: expected None with a loader, which has its own, found 8; data to be split into batches are passed as a "
     "tuple of tensors.": {"loader": LOADER},
     "order: expected \"shared\" with a loader, whose batches all models see, found 'seed'; pass the data as a tuple of "
     "tensors with batch_size=.": {"loader": LOADER, "batch_size": None, "order": "seed"},
