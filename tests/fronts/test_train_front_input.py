@@ -110,8 +110,8 @@ REFUSED = {
     "batch_size: expected a number from 1 to 26 to go with tensors, found None.": {"batch_size": None},
     "batch_size: expected a number from 1 to 26 to go with tensors, found 27.": {"batch_size": 27},
     "batch_size: expected a number from 1 to 26 to go with tensors, found 2.5.": {"batch_size": 2.5},
-    "batch_size: expected None with a loader, which has its own, found 8; data to be split into batches are passed as a "
-    "tuple of tensors.": {"loader": LOADER},
+    "batch_size: expected None with a loader, which has its own, found 8; data to be split into batches are passed as "
+    "a tuple of tensors.": {"loader": LOADER},
     "order: expected \"shared\" with a loader, whose batches all models see, found 'seed'; pass the data as a tuple of "
     "tensors with batch_size=.": {"loader": LOADER, "batch_size": None, "order": "seed"},
     "batch: expected at least two examples to halve, found 1; use larger batches (and drop_last=True), or pass a "
