@@ -25,7 +25,7 @@ class TestFront:
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("f1", "f2")
         assert len(lines(ax)) == 1 + 4 + 4  # the truth, the rays, the trajectories
         assert len(ax.collections) == 1 + 4  # one start for all, four points
-        assert legend(ax)[:3] == ["true front", "wanted", "start"]
+        assert legend(ax)[:3] == ["true front", "preference", "start"]
         assert legend(ax)[3:] == [str(p).split("subject to ")[1] for p in front.preferences]
         found = np.concatenate([c.get_offsets() for c in ax.collections])
         assert np.allclose(found[1:], front.losses)
@@ -65,7 +65,7 @@ class TestFront:
 
     def test_many_preferences_have_colours_but_no_entries(self):
         ax = trace(parabolas, x0, spread(2, 12)).plot()
-        assert legend(ax) == ["wanted", "start"]
+        assert legend(ax) == ["preference", "start"]
         assert len({to_hex(line.get_color()) for line in lines(ax)}) == 12
 
     def test_other_preferences(self):
@@ -110,7 +110,7 @@ class TestFront:
         assert (ax.get_xlabel(), ax.get_ylabel(), ax.get_zlabel()) == ("f1", "f2", "f3")
         assert len([line for line in ax.lines if len(line.get_data_3d()[0])]) == 2 + 2
         assert len(ax.collections) == 1 + 1 + 2
-        assert legend(ax)[:3] == ["true front", "wanted", "start"]
+        assert legend(ax)[:3] == ["true front", "preference", "start"]
         assert is_inside_figure(ax)
 
     def test_parallel_coordinates_are_level_on_the_ray(self):

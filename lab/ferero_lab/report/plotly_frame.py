@@ -141,13 +141,13 @@ def point_text(point: FrontPoint, names: Sequence[str]) -> str:
     for key, value in point.details.items():
         lines += _wrapped(f"{key}: {value}")
     if not point.ok:
-        lines.append("<i>did not arrive</i>")
+        lines.append("<i>not met</i>")
     return "<br>".join(lines)
 
 
 def segment_text(segment: Segment) -> str:
     """What is shown at the end of a preference's line."""
-    return "<br>".join(_bold(segment.label or segment.group or "wanted"))
+    return "<br>".join(_bold(segment.label or segment.group or "preference"))
 
 
 def line_template(line: Curve, x_label: str, y_label: str) -> str:

@@ -31,8 +31,8 @@ _AXES = ("x", "y", "z")
 def front_graph(panel: FrontPanel, palette: Palette) -> PlotlyFigure:
     """The panel as a figure.
 
-    Markers differ by place and colours by group; what did not arrive is hollow. Beyond three losses each point is
-    a line over the names, dashed where it did not arrive, and trajectories are left out.
+    Markers differ by place and colours by group; a point that is not met is hollow. Beyond three losses each point is
+    a line over the names, dashed where it is not met, and trajectories are left out.
     """
     if len(panel.names) in {2, 3}:
         return _space(panel, palette)

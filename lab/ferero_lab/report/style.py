@@ -238,14 +238,14 @@ def legend_keys(panels: Sequence[Panel], palette: Palette) -> list[Key]:
         keys += [Key("place", name, name, INK, palette.marker(name)) for name in places if name not in groups]
     spatial = [front for front in fronts if len(front.names) in {2, 3}]
     if any(len(front.segments) for front in fronts):
-        keys.append(Key("role", "wanted", "wanted", SOFT, is_dashed=True))
+        keys.append(Key("role", "wanted", "preference", SOFT, is_dashed=True))
     shown = [front.truth_label for front in fronts if len(front.truth)]
     if shown:
         keys.append(Key("role", "truth", shown[0], PALE))
     if any(len(point.path) for front in spatial for point in front.points):
-        keys.append(Key("role", "path", "way there", SOFT))
+        keys.append(Key("role", "path", "trajectory", SOFT))
     if not all(point.ok for point in points):
-        keys.append(Key("hollow", "", "hollow: did not arrive", SOFT))
+        keys.append(Key("hollow", "", "hollow: not met", SOFT))
     return keys
 
 

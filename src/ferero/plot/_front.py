@@ -215,7 +215,7 @@ class _FrontPicture:
             "alpha": self.page.faint,
             "zorder": 1.0 if self.m == 2 else 1.4,
         }
-        label = "wanted"
+        label = "preference"
         for preference, color in zip(self.front.preferences, self.colors, strict=True):
             segment = preference_segment(preference, view)
             if segment is None:

@@ -114,7 +114,7 @@ def test_hollow_is_what_did_not_arrive_and_shapes_are_places():
     first, second = points_of(drawn(FrontPanel("", ("a", "b"), points)))
     assert first["marker"]["symbol"] == ["circle", "circle-open"]
     assert second["marker"]["symbol"] == ["square"]
-    assert "<i>did not arrive</i>" in first["hovertext"][1]
+    assert "<i>not met</i>" in first["hovertext"][1]
     assert first["meta"] == {"group": "g", "place": "p", "role": ""}
 
 

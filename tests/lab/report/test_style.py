@@ -79,10 +79,10 @@ def test_the_legend_names_all_that_is_shown():
         ("group", "one graph"),
         ("group", "a loop"),
         *[("place", ray) for ray in ("ray 1 : 3", "ray 1 : 1", "ray 3 : 1")],
-        ("role", "wanted"),
+        ("role", "preference"),
         ("role", "true front"),
-        ("role", "way there"),
-        ("hollow", "hollow: did not arrive"),
+        ("role", "trajectory"),
+        ("hollow", "hollow: not met"),
     ]
     by_text = {key.text: key for key in keys}
     assert by_text["a loop"].is_dashed
@@ -93,5 +93,5 @@ def test_the_legend_names_all_that_is_shown():
 def test_the_legend_of_little_is_little():
     one = FrontPanel("", "ab", [FrontPoint((1, 2), "g", place="p")], [Segment((0, 0), (1, 1))])
     empty = Bars("", "", (), (), ())
-    assert [key.text for key in legend_keys([one], Palette([[one]]))] == ["g", "wanted"]
+    assert [key.text for key in legend_keys([one], Palette([[one]]))] == ["g", "preference"]
     assert legend_keys([empty], Palette([[empty]])) == []

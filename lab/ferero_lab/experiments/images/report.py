@@ -182,7 +182,7 @@ def _setting(parts: Mapping[str, Found]) -> str:
     how = "chosen from three on held-out images with one seed" if part.get("search") else "the same for all methods"
     return (
         f"SGD, {part['epochs']} epochs, step {how} and falling to 0 along a cosine; {seeds} seeds. Points are means "
-        "over seeds, lines the way there of the first seed."
+        "over seeds, lines the trajectory of the first seed."
     )
 
 

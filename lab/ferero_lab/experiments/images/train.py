@@ -103,7 +103,7 @@ def fast_products() -> Iterator[None]:
 
 
 def models_of(front: Front[Trained]) -> list[dict[str, Any]]:
-    """Every model of a front as plain data, with its way there thinned."""
+    """Every model of a front as plain data, with its trajectory thinned."""
     return [
         {
             "preference": str(result.preference).splitlines()[-1],
