@@ -32,6 +32,13 @@ def test_that_of_another_run_is_refused(tmp_path):
     assert load_checkpoint(path, {"method": "FereroPI()"}) == {"epoch": 1}
 
 
+def test_one_that_does_not_say_what_is_asked_of_it_is_refused(tmp_path):
+    path = tmp_path / "run.pt"
+    save_checkpoint(path, {"seeds": "(0, 1)"}, {"epoch": 1})
+    with pytest.raises(InputError, match=r"another method: expected FereroPI\(\), found None; pass the same"):
+        load_checkpoint(path, BELONGS)
+
+
 @pytest.mark.parametrize("content", [b"", b"no checkpoint", b"PK\x03\x04"])
 def test_a_file_that_cannot_be_read_is_refused(tmp_path, content):
     path = tmp_path / "run.pt"

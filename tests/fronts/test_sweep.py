@@ -419,6 +419,17 @@ class TestFolder:
         assert jobs.runs(marks) == {0: 2, 1: 2, 2: 2, 3: 1}
         assert len(points(folder)) == 4
 
+    def test_a_point_beyond_the_last_preference_is_left_alone(self, marks, folder):
+        work = partial(jobs.job, marks=marks)
+        sweep(work, RAYS, folder=folder)
+        last = points(folder)[-1]
+        beyond = last.with_name(last.name.replace("point-0003", "point-0004"))
+        beyond.write_bytes(last.read_bytes())
+        again = sweep(work, RAYS, folder=folder)
+        assert is_right(again)
+        assert len(again) == 4
+        assert beyond.exists()
+
     def test_a_file_that_would_run_code_is_not_opened(self, folder, tmp_path):
         sweep(jobs.answer, RAYS[:1], folder=folder)
         trap = tmp_path / "sprung"
