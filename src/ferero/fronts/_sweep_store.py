@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 
 from ferero.errors import InputError
+from ferero.files._write_whole import UNFINISHED, write_whole
 from ferero.fronts._trained import Course, Trained
 from ferero.geometry import Cone
 from ferero.optimize._certificate import KKT
@@ -37,7 +38,8 @@ from ferero.preference import Preference
 
 __all__ = ["SweepStore", "pack", "unpack"]
 
-_ABOUT, _LOCK, _UNFINISHED = "sweep.json", ".lock", ".unfinished"
+_ABOUT, _LOCK = "sweep.json", ".lock"
+_MODE = 0o666  # the umask decides who may read a sweep
 _POINT = re.compile(r"point-(\d+)-([0-9a-f]{16})\.pt")
 _TAKEN = {errno.EACCES, errno.EAGAIN}
 _ROUNDING = 1e-9  # between the same preferences on two machines
@@ -62,7 +64,7 @@ class SweepStore:
             self._folder.mkdir(parents=True, exist_ok=True)
             self._lock = _Lock(self._folder / _LOCK)
             if not found and self._lock.is_held:
-                self._write(_ABOUT, json.dumps({"format": 1, **about}, indent=1).encode())
+                write_whole(self._folder / _ABOUT, json.dumps({"format": 1, **about}, indent=1).encode(), _MODE)
         except OSError as error:
             raise InputError(f"folder: {self} cannot be written to: {error}.") from error
         if not self._lock.is_held:
@@ -75,7 +77,7 @@ class SweepStore:
         """The finished points by index; warns of damaged files and deletes them."""
         finished: dict[int, Trained | Result] = {}
         for path in sorted(self._folder.iterdir()):
-            if path.name.endswith(_UNFINISHED):
+            if path.name.endswith(UNFINISHED):
                 path.unlink()
             elif (named := _POINT.fullmatch(path.name)) and int(named[1]) < len(self._preferences):
                 point = self._read(path, int(named[1]), named[2])
@@ -89,7 +91,7 @@ class SweepStore:
         Raises:
             OSError: if that fails; the partial file is deleted.
         """
-        self._write(f"point-{index:04d}-{_checksum(parcel)}.pt", parcel)
+        write_whole(self._folder / f"point-{index:04d}-{_checksum(parcel)}.pt", parcel, _MODE)
 
     def close(self) -> None:
         """Unlocks the folder."""
@@ -116,7 +118,7 @@ class SweepStore:
     def _check_new(self) -> None:
         if not self._folder.exists():
             return
-        others = [p.name for p in self._folder.iterdir() if p.name != _LOCK and not p.name.endswith(_UNFINISHED)]
+        others = [p.name for p in self._folder.iterdir() if p.name != _LOCK and not p.name.endswith(UNFINISHED)]
         if others:
             raise InputError(
                 f"folder: expected a new one or one of a sweep, found {self} with {min(others)!r} in it; name another."
@@ -133,18 +135,6 @@ class SweepStore:
         warnings.warn(f"folder: {path.name} is damaged ({what}); its point is run again.", stacklevel=5)
         path.unlink(missing_ok=True)
         return None
-
-    def _write(self, name: str, content: bytes) -> None:
-        path = self._folder / (name + _UNFINISHED)
-        try:
-            with path.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            path.replace(self._folder / name)
-        except OSError:
-            path.unlink(missing_ok=True)
-            raise
 
 
 def _checksum(parcel: bytes) -> str:
