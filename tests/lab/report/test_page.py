@@ -3,6 +3,7 @@
 from html.parser import HTMLParser
 
 from ferero_lab.report import HtmlPage, Picture
+from ferero_lab.report.page import _scripts
 
 
 class Outline(HTMLParser):
@@ -32,3 +33,8 @@ def test_a_page_escapes_everything_and_asks_the_network_for_nothing():
     assert outline.links == ["data:image/png;base64,Mg==", "data:image/png;base64,MQ=="]
     assert "http" not in text
     assert "prefers-color-scheme: dark" in text
+
+
+def test_code_that_speaks_of_a_closing_tag_does_not_close_its_own(monkeypatch):
+    monkeypatch.setattr("plotly.offline.get_plotlyjs", lambda: 'const tag = "</script>";')
+    assert _scripts([], {}).count("</script>") == 3  # the data, plotly, and what draws
