@@ -181,6 +181,14 @@ def test_the_missed_ray_is_met_nowhere_and_its_closest_point_is_right():
     assert (torch.nn.functional.normalize(losses, dim=1) @ problem.ray).max() < np.cos(np.pi / 12) + 1e-12
 
 
+def test_zdt_is_the_published_function_off_its_front_too():
+    theta = torch.linspace(-1.2, 1.4, 30, dtype=torch.float64)
+    x = (1 + theta.sin()) / 2
+    g = 1 + 9 * x[1:].sum() / 29
+    for problem, second in ((problems.ZDT1(), 1 - (x[0] / g).sqrt()), (problems.ZDT2(), 1 - (x[0] / g).square())):
+        torch.testing.assert_close(problem(theta), torch.stack([x[0], g * second]))
+
+
 def test_zdt_gradients_stay_finite_at_the_bound():
     for problem in (problems.ZDT1(), problems.ZDT2()):
         corner = torch.full((problem.n,), -torch.pi / 2, dtype=torch.float64)

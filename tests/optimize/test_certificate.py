@@ -58,6 +58,17 @@ def test_an_inactive_inequality_gets_no_multiplier() -> None:
     assert kkt.complementarity < 1e-6
 
 
+def test_a_violated_inequality_counts_as_feasibility_alone() -> None:
+    def fun(x: Tensor) -> Tensor:
+        return torch.stack([x.square().sum(), (x - 1).square().sum()])
+
+    f = objectives("a", "b")
+    kkt = certify(fun, torch.tensor([0.28], dtype=torch.float64), Preference(f, [f.b <= 0.5], minimize=f.a))
+    assert kkt.feasibility == pytest.approx((0.72**2 - 0.5) / (0.72**2 + 0.5))
+    assert kkt.stationarity < 1e-9  # the two gradients are opposite
+    assert kkt.complementarity == 0
+
+
 def test_an_objective_that_is_held_proves_nothing() -> None:
     """With c == value every feasible point is weakly optimal; the others must be stationary by themselves."""
     f = objectives("a", "b", "c")
