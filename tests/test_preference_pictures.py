@@ -201,6 +201,7 @@ def test_titles_say_what_is_drawn(pictures: ModuleType) -> None:
         assert str(written) == str(preference), name
 
 
+@pytest.mark.slow
 def test_a_margin_keeps_noisy_training_clear_of_its_bound(pictures: ModuleType) -> None:
     preference = pictures.PICTURES["margin"].preference
     (constraint,) = preference.constraints

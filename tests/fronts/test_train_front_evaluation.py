@@ -88,6 +88,7 @@ def test_a_loss_without_examples_in_a_batch_of_an_evaluation_is_not_counted_ther
         train([RAY], loss_fn=losses, evaluate={"test": test[1:]})
 
 
+@pytest.mark.slow
 def test_the_verdict_is_on_all_the_data():
     how = {"epochs": 800, "batch_size": len(data()[0]), "optimizer": lambda p: torch.optim.Adam(p, lr=0.01)}
     f = ferero.objectives("a", "b", "c")
@@ -130,6 +131,7 @@ def test_held_out_figures_correct_as_those_of_a_steer_that_observes():
         assert not trained.course.evaluated["val/a"][1:].isnan().any()
 
 
+@pytest.mark.slow
 def test_held_out_figures_are_what_is_judged():
     x, y = data(48)
     held = x, y + torch.tensor([0.0, 0.7, 0.0])  # on which b is larger

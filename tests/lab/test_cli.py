@@ -207,6 +207,7 @@ sys.exit(cli.main(["demo", "--json", "--out", sys.argv[1]]))
 """
 
 
+@pytest.mark.slow
 def test_a_terminated_demo_leaves_nothing(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "r")], stderr=subprocess.PIPE, text=True

@@ -116,6 +116,7 @@ def test_errors_travel_with_their_words():
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no such signal")
 @pytest.mark.parametrize("ending", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.slow
 def test_workers_do_not_outlive_their_parent(tmp_path, ending):
     """The workers share the parent's stdout, which is at its end when the last of them is gone."""
     code = (

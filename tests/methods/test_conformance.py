@@ -328,6 +328,7 @@ def two_hills(x: torch.Tensor) -> torch.Tensor:
 
 
 @every
+@pytest.mark.slow
 def test_it_runs_in_minimize_and_trace(case: Case) -> None:
     ray = torch.tensor([1.0, 1.5], dtype=torch.float64)
     preference = case.wanted(ray)

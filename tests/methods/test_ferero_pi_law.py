@@ -56,6 +56,7 @@ def test_noise_is_smoothed_and_lowers_the_gain():
     assert float(state.rate) == 0.0
 
 
+@pytest.mark.slow
 def test_noise_is_not_cut_off():
     """Skewed noise of mean 0 whose large values are far beyond `near`: the logits of an equality do not move on."""
     noise = torch.where(normal(4000, 8) > 1, 1.0, 0.0)
@@ -397,6 +398,7 @@ def test_noise_of_batches_takes_little_room_and_exact_values_none():
     assert room_of(0.9 + 0.05 * np.sin(np.arange(1200) / 3), FereroPI(headroom=0.0)) == pytest.approx(0.0, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_with_headroom_a_small_kick_dies_out_as_well():
     s, front, rates = 0.1, FRONTS["concave"], (0.1, 0.3)
     method = FereroPI(memory=1e9)

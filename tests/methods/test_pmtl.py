@@ -338,6 +338,7 @@ def test_it_ends_in_its_sector_of_a_concave_front(index):
     assert float(problem.distance_to_front(r.losses[None])) <= 1e-6
 
 
+@pytest.mark.slow
 def test_it_ends_in_its_sector_of_three_losses():
     centres, vectors = torch.eye(3, dtype=torch.float64), spread(3, 6)
     fun = lambda x: (x - centres).square().sum(dim=-1)  # noqa: E731

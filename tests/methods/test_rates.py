@@ -28,6 +28,7 @@ def test_the_replay_projects_to_the_nearest_point():
         assert ((corners - z) @ (x - z)).max() <= 1e-12 * (1 + np.abs(x).max()) ** 2  # no corner lies nearer to x
 
 
+@pytest.mark.slow
 def test_algorithm_2_falls_like_one_over_T():
     assert fitted_slope(HORIZONS, deterministic_merits(HORIZONS)) <= -0.9
 

@@ -228,6 +228,7 @@ def test_with_the_papers_setting_the_opened_cone_succeeds_more_often_than_the_or
 
 
 @pytest.mark.parametrize(("method", "step"), [(Ferero(), 0.05), (FereroSA(gamma=0.05), 0.05)])
+@pytest.mark.slow
 def test_the_averaged_kkt_merit_falls_like_one_over_t(method: object, step: float) -> None:
     """Theorems 1 and 3 on a convex quadratic: fitted slope of the average of |d|^2 + |H|^2 over log T."""
     p = Preference.ray([1.0, 1.2, 1.4])
@@ -371,6 +372,7 @@ def test_the_cone_that_was_used_is_told() -> None:
         torch.testing.assert_close(used, torch.eye(2, dtype=torch.float64))
 
 
+@pytest.mark.slow
 def test_equalities_that_describe_a_line_are_met_on_a_bent_front() -> None:
     f = objectives("mass", "sag", "cost")
 

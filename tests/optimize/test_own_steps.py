@@ -63,6 +63,7 @@ def test_a_method_without_a_merit_wants_a_step():
 
 
 @pytest.mark.parametrize("method", [ferero.Tchebycheff(), ferero.XWCMGDA(u=0.01)], ids=lambda m: type(m).__name__)
+@pytest.mark.slow
 def test_a_lower_bound_moves_the_start_of_a_ray(method):
     """Losses from -3 upwards on the ray from the origin; the method sees them from 0, and the ray from elsewhere."""
     r = ferero.minimize(lambda x: hills(x) - 3, START, RAY, method=method, step=0.003, max_iter=4000, lower=-3.0)

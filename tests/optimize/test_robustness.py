@@ -69,6 +69,7 @@ def test_a_diverging_fixed_step_is_told_to_shrink() -> None:
     assert "make step (and gamma of the method) smaller" in result.message
 
 
+@pytest.mark.slow
 def test_the_single_loop_runs_with_its_defaults() -> None:
     result = minimize(two, X, Preference.ray([1.0, 2.0]), method=FereroSA(), step=0.01, max_iter=2000)
     assert result.status in {"converged", "max_iter"}
@@ -137,6 +138,7 @@ def test_a_bound_from_below_just_above_the_start_is_reached(seed: int) -> None:
     assert ends.count("converged") >= 28
 
 
+@pytest.mark.slow
 def test_where_all_losses_can_vanish_a_ray_is_met_in_the_end() -> None:
     generator = torch.Generator().manual_seed(0)
     for _ in range(10):

@@ -202,6 +202,7 @@ RUNS = {
 
 @pytest.mark.parametrize("factor", [1e2, 1e4, 1e12, 1e160])
 @pytest.mark.parametrize("name", RUNS)
+@pytest.mark.slow
 def test_a_run_and_its_report_are_back_within_five_hundred_steps(name, factor):
     preference, violation = RUNS[name]
     steer = Steer(preference)

@@ -125,6 +125,7 @@ def test_observations_count() -> None:
     assert run["worst"] >= 0
 
 
+@pytest.mark.slow
 def test_every_part_gives_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     shorten(monkeypatch)
     ticks: list[str] = []

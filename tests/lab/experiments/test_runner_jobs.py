@@ -120,6 +120,7 @@ def test_a_process_that_is_killed_is_named(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no groups of processes to interrupt")
+@pytest.mark.slow
 def test_an_interrupt_ends_the_processes_too(tmp_path):
     """Ctrl-C in a terminal goes to all processes of the command at once."""
     run, marks = tmp_path / "run", tmp_path / "marks"

@@ -139,6 +139,7 @@ def run_parts(folder, plan=PLAN):
     return found, told
 
 
+@pytest.mark.slow
 def test_all_parts_on_a_tiny_corpus(tiny, tmp_path):
     found, told = run_parts(tmp_path)
     assert list(found) == [

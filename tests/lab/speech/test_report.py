@@ -305,6 +305,7 @@ def tiny(monkeypatch: pytest.MonkeyPatch) -> Iterator[SpeechPlan]:
     sets._corpus.cache_clear()
 
 
+@pytest.mark.slow
 def test_the_parts_give_what_the_report_reads(tmp_path: Path, tiny: SpeechPlan) -> None:
     found: dict[str, Found] = {}
     for part in make_parts(tiny):

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[4]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there is no such signal")
+@pytest.mark.slow
 def test_no_worker_outlives_a_killed_driver(tmp_path):
     """The workers share the driver's stdout, which is at its end when the last of them is gone."""
     code = (
