@@ -186,6 +186,15 @@ def weights_of(method: Any, preference: Preference, skew: float = 0.0, noise: fl
     return found
 
 
+def creeping_weights(method: ferero.FereroPI) -> torch.Tensor:
+    """The weights after 400 steps in which a violation that has all the weight hardly falls."""
+    preference = Preference.parse("a <= 0.1; minimize b", names=["a", "b"])
+    state = method.init(preference)
+    for step in range(400):
+        decision, state = method.update(preference, Observation([1 - 4e-5 * step, 1.0]), state)
+    return decision.weights
+
+
 def of_method(kind: Any, preference: Preference = RAY, values: Any = None, **how: float) -> None:
     options(kind.__name__, lambda **given: weights_of(kind(**given), preference, **how), **values)
 
@@ -197,6 +206,7 @@ of_method(ferero.FereroQG, MIXED, LAW | {"domain": "adaptive", "bound": 0.01, "d
 GAINS = {"proportional": 4.0, "steady": 2.0, "integral": 0.02, "release": 0.2, "near": 0.1, "adaptation": 0.2}
 of_method(ferero.FereroPI, MIXED, GAINS | {"memory": 10.0}, noise=0.1)
 of_method(ferero.FereroPI, UNMET, {"headroom": 1.0, "patience": 5.0}, swing=0.3)
+options("FereroPI", lambda **given: creeping_weights(ferero.FereroPI(**given)), stretch=2.0)
 of_method(ferero.EPO, Preference.ray([1.0, 3.0, 1.0]), {"tolerance": 10.0, "relax": True})
 of_method(ferero.MGDA, PLAIN, {"normalize": "l2", "solver": "batched"})
 of_method(ferero.PMTL, RAY, {"vectors": [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]], "count": 9, "warmup": 0})

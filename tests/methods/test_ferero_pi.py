@@ -389,9 +389,9 @@ def test_it_declares_itself():
 
 @pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(FereroPI)])
 def test_bad_settings_are_refused(name):
-    may_be_0 = name == "headroom"
-    wanted = "a finite number from 0 on" if may_be_0 else "a positive finite number"
-    for value in (-1.0, math.inf, math.nan) + (() if may_be_0 else (0.0,)):
+    least = {"headroom": 0, "stretch": 1}.get(name)
+    wanted = "a positive finite number" if least is None else f"a finite number from {least} on"
+    for value in (-1.0, math.inf, math.nan) + (() if least == 0 else (0.0,)):
         with pytest.raises(InputError, match=rf"{name}: expected {wanted}, found {value}"):
             replace(PI, **{name: value})
 

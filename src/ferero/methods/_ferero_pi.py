@@ -20,10 +20,13 @@ __all__ = ["FereroPI", "FereroPIState"]
 _FIRST = 3  # values whose median counts as one: a single one may be an outlier
 _SMALLEST_RATE = 1 / 128  # of the smoothing
 _NOISE_MEMORY = 50.0  # steps over which the variance of surprises is averaged
-_SWING = 30.0  # steps within which a level that rises and falls again has swung
-_SWING_MEMORY = 150.0  # steps over which the squares of such rises are averaged
+_SWING = 60.0  # steps within which a violation that rises and falls again has swung
+_SWING_MEMORY = 300.0  # steps over which products of successive deviations are averaged
+_OF_NOISE = 1 / (2 * math.pi) + 1 / math.sqrt(_SWING_MEMORY)  # what white noise leaves there, and its standard error
 _MARGIN_WINDOW = 32.0  # values whose standard error a margin counts in
-_MOST_ROOM = 0.5  # of the larger side; also the largest rise that counts, since a batch may be an outlier
+_MOST_ROOM = 0.5  # of the larger side; also the largest deviation that counts, since a batch may be an outlier
+_GROWTH = 1.02  # of the limit of all weights, each step at which a violation that has them all only creeps down
+_CREEPS = 1e-5  # the share of itself by which such a violation falls in a step; less is none
 _FALLS = 0.98  # a violation below this share of what it was is falling
 _VISIBLE = 0.01  # relative violation below which patience does not count
 _HURRY = 10.0  # the most that patience multiplies the integral gain by
@@ -54,11 +57,14 @@ class FereroPIState:
         surprise: What the level failed to predict at the last value, (..., c).
         variance: Running mean of its square, (..., c).
         rate: Logarithm of the smoothing rate, (..., c).
-        usual: Running mean of the level, (..., c), and
-        rises: of the square of how far it lies above that mean, (..., c).
+        usual: Running mean of the relative violations as they come, (..., c).
+        deviation: How far the last ones lay from it, (..., c).
+        swings: Running mean of the products of successive deviations above it, (..., c), and
+        jitter: of half the square of their differences: what is independent from step to step, (..., c).
         anchor: The level from which on patience is counted, (..., c).
         age: Steps since the violation last changed sides or fell by a fiftieth, (..., c).
         logits: The integral parts of the logits, (..., c).
+        limit: Logarithm of how many times those of the plain sum all weights may be, (..., 1).
         weights: The last weights, (..., m).
     """
 
@@ -76,10 +82,13 @@ class FereroPIState:
     variance: Tensor
     rate: Tensor
     usual: Tensor
-    rises: Tensor
+    deviation: Tensor
+    swings: Tensor
+    jitter: Tensor
     anchor: Tensor
     age: Tensor
     logits: Tensor
+    limit: Tensor
     weights: Tensor
 
     def like(self, losses: Tensor, dtype: torch.dtype) -> FereroPIState:
@@ -103,18 +112,19 @@ class FereroPI:
 
         e   = (P - N) / q                  q the running size of the larger side; e is kept within [-1, 1]
         l  <- l + a (e - l)                the smoothing rate a grows while successive surprises agree
-        v   = l + headroom * s             s the root mean square of how far l rises above its own running mean
+        v   = l + headroom * s             s^2 the covariance of successive rises of e above its running mean
         u  <- u + k_I h (v + e - l)        v within [-near, near]; h = 1, release where v < 0; grows while v stays
         lam = exp(u + k_P v) / q*          k_P from steady, under noise, to proportional, where values are exact
         w   = w_o / s* + B^T lam           w_o the objective; q* and s* are units: the largest sizes so far
 
     times one common factor: the weights of the objective part are those of plain training, or smaller where all weights
-    together would exceed those of the plain sum. The q* of several bounds are their geometric mean, shared out in
-    the proportions of the bounds. A loss that equalities name has a channel of its own, e its
-    relative displacement from the set where the equalities hold, ``S B^T (B S^2 B^T)^-1 H``, v = e and h = 2. Where
-    every loss is minimised its logit multiplies its weight, ``w_i exp(u_i + k_P e_i)``: a ray is met by positive
-    weights, and one turns negative only after it has vanished. Where an expression is minimised,
-    ``sinh(u_i + k_P e_i)`` is a multiplier of any sign.
+    together would exceed those of the plain sum. Where a violation that has all the weight only creeps down, this limit
+    grows by 2 % a step, up to `stretch` times; it returns when the violation rests, rises or is gone. The q* of several
+    bounds are their geometric mean, shared out in the proportions of the bounds. A loss that equalities name has a
+    channel of its own, e its relative displacement from the set where the equalities hold,
+    ``S B^T (B S^2 B^T)^-1 H``, v = e and h = 2. Where every loss is minimised its logit multiplies its weight,
+    ``w_i exp(u_i + k_P e_i)``: a ray is met by positive weights, and one turns negative only after it has vanished.
+    Where an expression is minimised, ``sinh(u_i + k_P e_i)`` is a multiplier of any sign.
 
     Nothing depends on the units of the losses, on their order, or on the basis chosen for the equalities, except for
     the common factor. docs/steering.md derives the law from Algorithm 2 of the paper, by mirror ascent with realised
@@ -128,13 +138,15 @@ class FereroPI:
         steady: k_P where values are nothing but noise.
         integral: k_I, a step of the logit for a relative violation of 1.
         release: How much more slowly a constraint that holds is released, which leaves a margin under noise.
-        headroom: How many times its own swings a level stays below the bound. Batch noise, which the smoothing removes,
-            is no swing.
+        headroom: How many times its own swings a level stays below the bound. Batch noise, which is independent from
+            step to step, is no swing.
         patience: Steps after which the logit of a violation that does not fall rises faster, and a constraint that
             holds and still outweighs the objective is released faster.
         near: The largest level that moves the logit; larger ones count as this.
         adaptation: By how much a full agreement of successive surprises moves the logarithm of a.
         memory: Steps over which the sizes of the sides are averaged.
+        stretch: How many times those of the plain sum all weights may become where a violation that has them all only
+            creeps down (plain SGD on a loss with small gradients); 1 for never more.
 
     Example:
         >>> method, preference = FereroPI(), Preference.ray([1.0, 1.0])
@@ -155,13 +167,14 @@ class FereroPI:
     near: float = 0.2
     adaptation: float = 0.1
     memory: float = 100.0
+    stretch: float = 10.0
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            may_be_0 = field.name == "headroom"
-            if not (0 < value < math.inf or (may_be_0 and value == 0)):
-                kind = "a finite number from 0 on" if may_be_0 else "a positive finite number"
+            least = {"headroom": 0, "stretch": 1}.get(field.name)
+            if not (0 < value < math.inf if least is None else least <= value < math.inf):
+                kind = "a positive finite number" if least is None else f"a finite number from {least} on"
                 raise InputError(f"{field.name}: expected {kind}, found {value!r}.")
 
     def understands(self, preference: Preference) -> str | None:  # noqa: ARG002  # part of the protocol
@@ -177,7 +190,7 @@ class FereroPI:
         def of(*shape: int) -> Tensor:
             return preference.A.new_zeros(*preference.batch_shape, *shape)
 
-        sized = dict.fromkeys(("seen", "latest", "arrived", "weights"), m) | {"updated": r}
+        sized = dict.fromkeys(("seen", "latest", "arrived", "weights"), m) | {"updated": r, "limit": 1}
         sized |= dict.fromkeys(("updates", "sizes", "units", "before", "earlier"), k + c)
         return FereroPIState(**{field.name: of(sized.get(field.name, c)) for field in fields(FereroPIState)})
 
@@ -212,14 +225,14 @@ class FereroPI:
         updates = old.updates + arrived
         projector, violations, sized = self._measure(channels, latest, old, complete, arrived, updates)
         moved, logits = self._move(channels, violations, old, arrived, updates)
-        weights, multipliers = _weigh(
-            channels, projector, _guessed(_alike(channels, sized.units, updates), updates), logits
-        )
+        limit = self._limit(channels, moved, logits)
+        units = _guessed(_alike(channels, sized.units, updates), updates)
+        weights, multipliers = _weigh(channels, projector, units, logits, limit)
         if present is not None:
             weights = torch.where(present | (old.seen == 0), weights, old.weights)
         new = replace(
-            moved, seen=seen, latest=latest, arrived=last, updated=updated, updates=updates, weights=weights,
-            **sized._asdict(),
+            moved, seen=seen, latest=latest, arrived=last, updated=updated, updates=updates, limit=limit,
+            weights=weights, **sized._asdict(),
         )  # fmt: skip
         return Decision(in_dtype_of(weights, losses), multipliers), new
 
@@ -227,15 +240,10 @@ class FereroPI:
         """Which constraints are saturated: violated with all the weight there is, and one of them not improving."""
         channels = channels_of(preference, state.logits.device, state.logits.dtype)
         is_stuck = state.age >= self.patience
-        logits = state.logits + self._gain(state.rate) * self._aimed(
-            channels, state.level, state.rises, state.variance, state.rate
-        )
+        logits = state.logits + self._gain(state.rate) * self._aimed(channels, state)
         m_g = channels.rows.m_g
-        lam = logits[..., :m_g].exp() * channels.rows.real[..., :m_g]
-        violated = (state.level[..., :m_g] > 0) & channels.rows.is_real[..., :m_g]
-        share = (lam * violated).sum(dim=-1, keepdim=True) / (1 + lam.sum(dim=-1, keepdim=True))
-        some_stuck = (violated & is_stuck[..., :m_g]).any(dim=-1, keepdim=True)
-        found = [violated & some_stuck & (share >= _ALL)]
+        violated = _violated(channels, state)
+        found = [violated & self._is_stuck(channels, state, logits)]
         if channels.equalities is not None:
             own, named = logits[..., m_g:], channels.equalities.named > 0
             stuck = is_stuck[..., m_g:] & named
@@ -293,10 +301,8 @@ class FereroPI:
         rate = (old.rate + self.adaptation * agreement.clamp(-1, 1)).clamp(math.log(_SMALLEST_RATE), 0.0)
         level = torch.where((updates == 1) & (arrived > 0), e, old.level + rate.exp() * surprise)
 
-        usual = torch.lerp(old.usual, level, arrived / updates.clamp(min=1, max=_SWING))
-        rise = (level - usual).clamp(0.0, _MOST_ROOM)
-        rises = torch.lerp(old.rises, rise.square(), arrived / updates.clamp(min=1, max=_SWING_MEMORY))
-        aimed = self._aimed(channels, level, rises, variance, rate)
+        moved = replace(old, level=level, variance=variance, rate=rate, **_swing(e, old, arrived, updates))
+        aimed = self._aimed(channels, moved)
 
         size = aimed.abs()
         stays = (aimed * old.anchor > 0) & (size >= _FALLS * old.anchor.abs()) & (size >= _VISIBLE)
@@ -315,22 +321,41 @@ class FereroPI:
         step = self.integral * pace * (aimed.clamp(-self.near, self.near) + noise)
         logits = (old.logits + step * arrived).clamp(_LOWEST, _HIGHEST)
         surprise = torch.where(arrived > 0, surprise, old.surprise)
-        new = replace(
-            old, level=level, surprise=surprise, variance=variance, rate=rate, usual=usual, rises=rises, anchor=anchor,
-            age=age, logits=logits,
-        )  # fmt: skip
+        new = replace(moved, surprise=surprise, anchor=anchor, age=age, logits=logits)
         return new, logits + gain * seen_by_gain
 
-    def _aimed(self, channels: Channels, level: Tensor, rises: Tensor, variance: Tensor, rate: Tensor) -> Tensor:
+    def _limit(self, channels: Channels, moved: FereroPIState, logits: Tensor) -> Tensor:
+        """Logarithm of how many times those of the plain sum all weights may be, (..., 1)."""
+        if channels.rows.m_g == 0:
+            return moved.limit
+        level, usual = (state[..., : channels.rows.m_g] for state in (moved.level, moved.usual))
+        is_over = _violated(channels, moved) & (level > _VISIBLE)
+        creeps = is_over & (usual - level > _CREEPS * _SWING * level)
+        is_stuck = self._is_stuck(channels, moved, logits)
+        grows = is_stuck & creeps.any(dim=-1, keepdim=True)
+        shrinks = ~grows & (is_stuck | ~is_over.any(dim=-1, keepdim=True))
+        change = grows.to(level.dtype) - shrinks.to(level.dtype)
+        return (moved.limit + math.log(_GROWTH) * change).clamp(0.0, math.log(self.stretch))
+
+    def _is_stuck(self, channels: Channels, state: FereroPIState, logits: Tensor) -> Tensor:
+        """Whether violated inequalities have all the weight, and one of them does not fall, (..., 1)."""
+        m_g = channels.rows.m_g
+        lam = logits[..., :m_g].exp() * channels.rows.real[..., :m_g]
+        violated = _violated(channels, state)
+        share = (lam * violated).sum(dim=-1, keepdim=True) / (1 + lam.sum(dim=-1, keepdim=True))
+        return (violated & (state.age[..., :m_g] >= self.patience)).any(dim=-1, keepdim=True) & (share >= _ALL)
+
+    def _aimed(self, channels: Channels, state: FereroPIState) -> Tensor:
         """v: the level of an inequality with the room that its swings take; that of an equality as it is.
 
-        White noise that the smoothing leaves in the level, ``variance * a^2 / (2 (a + 1 / _SWING))`` in the square of
-        its distance from its mean and half of that above the mean, is no swing.
+        White noise of variance n leaves ``n / 2 pi`` in the mean product of successive rises, with a standard error of
+        about ``n / sqrt(steps)``: what is not larger than both is no swing.
         """
-        a = rate.exp()
-        of_noise = variance * a.square() / (4 * (a + 1 / _SWING))
-        room = (self.headroom * (rises - of_noise).clamp(min=0).sqrt()).clamp(max=_MOST_ROOM)
-        return level + (room if channels.is_inequality is None else torch.where(channels.is_inequality, room, 0.0))
+        swings = (state.swings - _OF_NOISE * state.jitter).clamp(min=0)
+        room = (self.headroom * swings.sqrt()).clamp(max=_MOST_ROOM)
+        return state.level + (
+            room if channels.is_inequality is None else torch.where(channels.is_inequality, room, 0.0)
+        )
 
     def _gain(self, rate: Tensor) -> Tensor:
         """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
@@ -346,7 +371,30 @@ class _Sized(NamedTuple):
     earlier: Tensor
 
 
-def _weigh(channels: Channels, projector: Projector | None, units: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+def _swing(e: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor) -> dict[str, Tensor]:
+    """How far the violations e (..., c) lie from their running mean, and what successive ones have in common."""
+    is_new = arrived > 0
+    usual = torch.where((updates == 1) & is_new, e, torch.lerp(old.usual, e, arrived / updates.clamp(1, _SWING)))
+    deviation = (e - usual).clamp(max=_MOST_ROOM)
+    both = deviation.clamp(min=0) * old.deviation.clamp(min=0)
+    share = arrived / updates.clamp(1, _SWING_MEMORY)
+    return {
+        "usual": usual,
+        "deviation": torch.where(is_new, deviation, old.deviation),
+        "swings": torch.lerp(old.swings, both, share),
+        "jitter": torch.lerp(old.jitter, (deviation - old.deviation).square() / 2, share),
+    }
+
+
+def _violated(channels: Channels, state: FereroPIState) -> Tensor:
+    """Which inequalities are violated, (..., m_g), bool."""
+    m_g = channels.rows.m_g
+    return (state.level[..., :m_g] > 0) & channels.rows.is_real[..., :m_g]
+
+
+def _weigh(
+    channels: Channels, projector: Projector | None, units: Tensor, logits: Tensor, limit: Tensor
+) -> tuple[Tensor, Tensor]:
     """The weights (..., m) and the multipliers ``[lam_f; lam_g; lam_h]``, so that ``w = A^T lam_f + B^T lam``."""
     rows, m_g, k = channels.rows, channels.rows.m_g, channels.rows.k
     sized = channels.orders * (units[..., :k] > -LOG_RANGE)  # a loss that has been 0 throughout has no size yet
@@ -373,7 +421,7 @@ def _weigh(channels: Channels, projector: Projector | None, units: Tensor, logit
         passing = logits[..., m_g:].cosh() * named / unit  # one that passes 0 counts as its unit, lest the others jump
         least = torch.where(channels.multiplies, 0.0, passing.sum(dim=-1, keepdim=True))
     plain, together = (w.abs().sum(dim=-1, keepdim=True) for w in (objective, weights))
-    factor = channels.scale / torch.maximum(plain, torch.maximum(together, least) / weights.shape[-1])
+    factor = channels.scale / torch.maximum(plain, torch.maximum(together, least) / (weights.shape[-1] * limit.exp()))
     everything = torch.cat([lam_f, lam_g, lam_h], dim=-1) * factor
     return _bounded(weights * factor), _bounded(everything)
 

@@ -100,6 +100,7 @@ def make_variants() -> dict[str, ferero.FereroPI]:
         "no smoothing": ("adaptation", 1e-9),
         "no limit far away": ("near", 1.0),
         "no headroom": ("headroom", 0.0),
+        "never more than the plain sum": ("stretch", 1.0),
     }
     return found | {
         f"{title}: {name} {value:g}": replace(usual, **{name: value})
