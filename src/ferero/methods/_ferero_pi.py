@@ -26,7 +26,7 @@ _OF_NOISE = 1 / (2 * math.pi) + 1 / math.sqrt(_SWING_MEMORY)  # what white noise
 _MARGIN_WINDOW = 32.0  # values whose standard error a margin counts in
 _MOST_ROOM = 0.5  # of the larger side; also the largest deviation that counts, since a batch may be an outlier
 _GROWTH = 1.02  # of the limit of all weights, each step at which a violation that has them all only creeps down
-_CREEPS = 1e-5  # the share of itself by which such a violation falls in a step; less is none
+_CREEPS = 1e-5  # the share by which such violations together fall in a step; less is none: two may exchange places
 _FALLS = 0.98  # a violation below this share of what it was is falling
 _VISIBLE = 0.01  # relative violation below which patience does not count
 _HURRY = 10.0  # the most that patience multiplies the integral gain by
@@ -330,9 +330,9 @@ class FereroPI:
             return moved.limit
         level, usual = (state[..., : channels.rows.m_g] for state in (moved.level, moved.usual))
         is_over = _violated(channels, moved) & (level > _VISIBLE)
-        creeps = is_over & (usual - level > _CREEPS * _SWING * level)
+        together, before = (torch.where(is_over, part, 0.0).sum(dim=-1, keepdim=True) for part in (level, usual))
         is_stuck = self._is_stuck(channels, moved, logits)
-        grows = is_stuck & creeps.any(dim=-1, keepdim=True)
+        grows = is_stuck & (before - together > _CREEPS * _SWING * together)
         shrinks = ~grows & (is_stuck | ~is_over.any(dim=-1, keepdim=True))
         change = grows.to(level.dtype) - shrinks.to(level.dtype)
         return (moved.limit + math.log(_GROWTH) * change).clamp(0.0, math.log(self.stretch))
