@@ -1,0 +1,1 @@
+"""`ferero.minimize` beside SLSQP, trust-constr and IPOPT on smooth problems: ``ferero bench solver``."""
