@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from sympy import Mul, cos, exp, pi, sin, sqrt
 
 from ferero_lab.bench.solver.smooth import Collection, Formulas
@@ -171,12 +172,12 @@ def _scaled(units: Sequence[float]) -> Formulas:
 _found.add("ZDT1", 0, 1, _zdt1, _ZDT, n=30)
 _found.add("ZDT2", 0, 1, _zdt2, _ZDT, n=30)
 _found.add("ZDT3", 0, 1, _zdt3, _ZDT, n=10)
-_found.add("ZDT4", [0] + [-5] * 3, [1] + [5] * 3, _zdt4, _ZDT)
+_found.add("ZDT4", [0] + [-5] * 3, [1] + [5] * 3, _zdt4, _ZDT, known=[np.nan, 0, 0, 0])
 _found.add("ZDT6", 0, 1, _zdt6, _ZDT, n=5)
-_found.add("DTLZ1", 0, 1, _dtlz1, _DTLZ, n=4, group="valleys")
+_found.add("DTLZ1", 0, 1, _dtlz1, _DTLZ, n=4, group="valleys", known=[np.nan, np.nan, 0.5, 0.5])
 _found.add("DTLZ2, m = 3", 0, 1, _dtlz2(3), _DTLZ, n=12, group="DTLZ2")
 _found.add("DTLZ2, m = 5", 0, 1, _dtlz2(5), _DTLZ, n=8, group="DTLZ2")
-_found.add("DTLZ3", 0, 1, _dtlz2(3, valleys=True), _DTLZ, n=4, group="valleys")
+_found.add("DTLZ3", 0, 1, _dtlz2(3, valleys=True), _DTLZ, n=4, group="valleys", known=[np.nan, np.nan, 0.5, 0.5])
 _found.add("DTLZ4", 0, 1, _dtlz2(3, power=5.0), f"{_DTLZ}, with the power 5", n=7)
 _found.add("DTLZ7", 0, 1, _dtlz7, _DTLZ, n=8)
 _found.add("BK1", -5, 10, _bk1, "Binh and Korn 1997", n=2)
@@ -186,7 +187,7 @@ _found.add("DGO2", -8.9, 8.9, _dgo2, _HUBAND, n=1)
 _found.add("KW2", -3, 3, _kw2, "Kim and de Weck 2005", n=2)
 _found.add("MLF1", 0, 20, _mlf1, _HUBAND, n=1)
 _found.add("MMR1", [0.1, 0], [1, 1], _mmr1, "Miglierina, Molho and Recchioni 2008")
-_found.add("TKLY1", [0.1, 0, 0, 0], 1, _tkly1, _HUBAND)
+_found.add("TKLY1", [0.1, 0, 0, 0], 1, _tkly1, _HUBAND, known=[np.nan, 0.1, 0.1, 0.1])
 _found.add("LTDZ", 0, 1, _ltdz, "Laumanns, Thiele, Deb and Zitzler 2002", n=3)
 _found.add("Lov2", -0.75, 0.75, _lov2, "Lovison 2011", n=2)
 _found.add("Lov3", -20, 20, _lov3, "Lovison 2011", n=2)

@@ -39,6 +39,7 @@ class SmoothProblem:
         losses: F, m expressions.
         constraints: expressions that are to be <= 0.
         has_kinks: whether a loss is only piecewise smooth.
+        known: the variables (n,) at the optima as the paper gives them, NaN for those that vary; empty if it does not.
     """
 
     name: str
@@ -50,6 +51,7 @@ class SmoothProblem:
     losses: Formulas
     constraints: Formulas | None = None
     has_kinks: bool = False
+    known: tuple[float, ...] = ()
 
     @property
     def n(self) -> int:
@@ -155,6 +157,7 @@ class Collection:
         group: str = "",
         constraints: Formulas | None = None,
         has_kinks: bool = False,
+        known: Sequence[float] = (),
     ) -> None:
         """One more problem.
 
@@ -168,11 +171,21 @@ class Collection:
             group: of problems that resemble it, its name by default.
             constraints: as formulas, <= 0.
             has_kinks: as in `SmoothProblem`.
+            known: as in `SmoothProblem`.
         """
         least = (float(low),) * (n or 1) if isinstance(low, (int, float)) else tuple(map(float, low))
         most = (float(high),) * len(least) if isinstance(high, (int, float)) else tuple(map(float, high))
         self.problems.append(
             SmoothProblem(
-                name, self._family, group or name, source, least, most, losses, constraints, has_kinks=has_kinks
+                name,
+                self._family,
+                group or name,
+                source,
+                least,
+                most,
+                losses,
+                constraints,
+                has_kinks=has_kinks,
+                known=tuple(known),
             )
         )
