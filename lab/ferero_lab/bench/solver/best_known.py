@@ -1,10 +1,11 @@
 """The goals of record: what is asked of each problem, and the best answers known; ``solver-goals.json.gz``.
 
 Each loss alone is minimised in the box from several starts (the payoff table), which gives ideal and span. Rays, levels
-and directions are seeded. The best answer of a goal is the least objective that SLSQP, IPOPT and ferero find from 16
-starts at tight tolerances and that keeps every constraint to 1e-7; where a paper says which values some variables have
-at its optima, half of the starts have them. Goals for which nobody finds a feasible point are
-left out. To make them anew (two cores, some ten minutes)::
+and directions are seeded. The best answer of a goal is the least objective that SLSQP, IPOPT and ferero find from 16, 8
+and 4 starts at tight tolerances and that keeps every constraint to 1e-7; where a paper says which values some variables
+have at its optima, half of the starts have them. Goals for which nobody finds a feasible point are left out.
+
+To make them anew (two cores, some ten minutes)::
 
     python -m ferero_lab.bench.solver.best_known
 """
@@ -28,9 +29,9 @@ from scipy import optimize
 from ferero.errors import InputError
 from ferero_lab.bench.solver.goal import KINDS, Goal, GoalKind
 from ferero_lab.bench.solver.judge import judge
-from ferero_lab.bench.solver.registry import PROBLEMS, get_problem
+from ferero_lab.bench.solver.registry import PROBLEMS, get_problem, half_of
 from ferero_lab.bench.solver.smooth import FloatArray, SmoothProblem
-from ferero_lab.bench.solver.solvers import SOLVERS, available, refusal
+from ferero_lab.bench.solver.solvers import SOLVERS, refusal
 from ferero_lab.bench.tasks.lines import work_on
 
 __all__ = ["COUNTS", "PLACE", "find_best", "goals_of", "make_goals", "payoff", "read_goals", "write_goals"]
@@ -41,7 +42,7 @@ PLACE = Path(__file__).parents[4] / "benchmarks/results/solver-goals.json.gz"
 COUNTS: dict[GoalKind, int] = {"ray": 3, "at most": 3, "threshold": 2, "equality": 2}
 """How many of each kind there are for a problem."""
 
-STARTS = 16  # for the best answer of a goal
+STARTS = {"SLSQP": 16, "IPOPT": 8, "ferero": 4}  # for the best answer of a goal
 _OTHERS = 1e-4  # what the other losses weigh in the payoff table
 _ALIKE = 1e-4  # of what a loss usually is: if the payoff table has less, all losses are least at one point
 _EXACT = 1e-7  # how well the best answer keeps its constraints
@@ -52,7 +53,7 @@ def seed_of(text: str) -> int:
     return crc32(text.encode())
 
 
-def payoff(problem: SmoothProblem, starts: int = STARTS) -> FloatArray:
+def payoff(problem: SmoothProblem, starts: int = 16) -> FloatArray:
     """The losses (m, m) where each alone is least in the box, row by row.
 
     The others count by 1e-4, so that of many points that are least for one loss a good one for the others is taken.
@@ -145,14 +146,19 @@ def _plain(values: FloatArray) -> tuple[float, ...]:
     return tuple(float(f"{value:.12g}") for value in values.tolist())
 
 
-def find_best(goal: Goal, starts: int = STARTS) -> Goal:
-    """The goal with the best answer that is found from many starts, and who found it."""
-    points = _good_starts(goal.of, starts, seed_of(goal.key) + 2)
+def find_best(goal: Goal, share: float = 1.0) -> Goal:
+    """The goal with the best answer that is found from many starts, and who found it.
+
+    Args:
+        goal: the goal.
+        share: of the usual starts.
+    """
     best, losses, by = goal.best, goal.best_losses, goal.found_by
-    for name in available():
-        if name == "trust-constr" or refusal(name, goal):
+    for name, usual in STARTS.items():
+        if refusal(name, goal):
             continue
-        for x0 in points:
+        starts = max(round(share * usual), 1)
+        for x0 in _good_starts(goal.of, starts, seed_of(goal.key) + 2):
             x = SOLVERS[name](goal, x0, True).x
             found = judge(goal, x)
             if found.violation <= _EXACT and (best is None or found.objective < best - 1e-9):
@@ -191,17 +197,16 @@ def write_goals(goals: Iterable[Goal], place: Path = PLACE) -> None:
 
 
 def main(names: list[str], jobs: int) -> None:
-    """Make goals anew: of all problems, or of those named."""
-    wanted = [problem.name for problem in PROBLEMS if not names or problem.name in names]
-    kept = read_goals() if names and PLACE.exists() else ()
+    """Make goals anew, of all problems or of those named; each problem is written when it is done."""
+    wanted = [problem.name for problem in sorted(PROBLEMS, key=half_of, reverse=True)]
+    wanted = [name for name in wanted if not names or name in names]
     found: dict[str, list[Goal]] = {}
-    for line in work_on([partial(goals_of, name) for name in wanted], jobs):
+    for goal in read_goals() if PLACE.exists() else ():
+        found.setdefault(goal.problem, []).append(goal)
+    for count, line in enumerate(work_on([partial(goals_of, name) for name in wanted], jobs), 1):
         found[line["problem"]] = [Goal.from_dict(one) for one in line["goals"]]
-        print(f"{len(found)} of {len(wanted)}: {line['problem']}, {len(line['goals'])} goals", flush=True)
-    for goal in kept:
-        if goal.problem not in wanted:
-            found.setdefault(goal.problem, []).append(goal)
-    write_goals([goal for problem in PROBLEMS for goal in found.get(problem.name, [])])
+        write_goals([goal for problem in PROBLEMS for goal in found.get(problem.name, [])])
+        print(f"{count} of {len(wanted)}: {line['problem']}, {len(line['goals'])} goals", flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import ferero
 from ferero_lab.bench.solver.goal import Goal
 from ferero_lab.bench.solver.smooth import FloatArray, SmoothProblem
 
-__all__ = ["SOLVERS", "Counter", "Reply", "Solver", "available", "refusal"]
+__all__ = ["SOLVERS", "Counter", "Reply", "Solver", "available", "offers", "refusal"]
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,9 @@ class Counter:
 
 
 @lru_cache
-def _offers(name: str) -> bool:
-    return name in inspect.signature(ferero.minimize).parameters
+def offers(function: Callable[..., Any], option: str) -> bool:
+    """Whether a function of this ferero has an option."""
+    return option in inspect.signature(function).parameters
 
 
 def refusal(solver: str, goal: Goal) -> str:
@@ -89,9 +90,9 @@ def refusal(solver: str, goal: Goal) -> str:
     if solver == "IPOPT" and find_spec("ipyopt") is None:
         return "ipyopt is not installed; pip install ipyopt."
     if solver == "ferero":
-        if goal.of.is_bounded and not _offers("bounds"):
+        if goal.of.is_bounded and not offers(ferero.minimize, "bounds"):
             return "this ferero has no bounds."
-        if goal.kind == "at most" and "at_most" not in inspect.signature(ferero.Preference.ray).parameters:
+        if goal.kind == "at most" and not offers(ferero.Preference.ray, "at_most"):
             return "this ferero has no rays with at_most."
     return ""
 
@@ -99,7 +100,7 @@ def refusal(solver: str, goal: Goal) -> str:
 def _ferero(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
     problem, preference = goal.of, goal.preference()
     counter, m = Counter(problem), problem.m
-    options: dict[str, Any] = {"tol": 1e-9, "max_iter": 1000} if tight else {}
+    options: dict[str, Any] = {"tol": 1e-9, "max_iter": 300} if tight else {}
     if problem.is_bounded:
         options["bounds"] = optimize.Bounds(*problem.bounds)
     if problem.p:
@@ -145,7 +146,7 @@ class _Scaled:
             values = self.counter.values(self.x_of(self.start))
             rows, constants, slopes = self._on_ray()
             self.start = np.append(self.start, ((rows @ values + constants) / -slopes).max())
-        self._t = np.eye(len(self.start))[-1]
+        self._t: FloatArray = np.eye(len(self.start))[-1]
 
     def _on_ray(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         p = self.program
@@ -188,11 +189,15 @@ class _Scaled:
 
     def _rows(self, z: FloatArray, rows: FloatArray, constants: FloatArray, slopes: FloatArray) -> FloatArray:
         values: FloatArray = rows @ self.counter.values(self.x_of(z)) + constants
-        return values + z[-1] * slopes if self.program.has_t else values
+        if self.program.has_t:
+            values += z[-1] * slopes
+        return values
 
     def _slopes(self, z: FloatArray, rows: FloatArray, slopes: FloatArray) -> FloatArray:
         in_x: FloatArray = (rows @ self.counter.slopes(self.x_of(z))) * self._size
-        return np.hstack([in_x, slopes[:, None]]) if self.program.has_t else in_x
+        if not self.program.has_t:
+            return in_x
+        return np.hstack([in_x, slopes[:, None]])
 
 
 def _timed(goal: Goal, x0: FloatArray, solve: Callable[[_Scaled], tuple[FloatArray, str]]) -> Reply:
@@ -222,7 +227,7 @@ def _slsqp(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
             method="SLSQP",
             bounds=optimize.Bounds(s.low, s.high) if s.has_bounds else None,
             constraints=constraints,
-            options={"maxiter": 1000 if tight else 200, "ftol": 1e-14 if tight else 1e-8},
+            options={"maxiter": 500 if tight else 200, "ftol": 1e-14 if tight else 1e-8},
         )
         return found.x, str(found.message)
 
@@ -293,7 +298,7 @@ def _ipopt(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
                 "hessian_approximation": "limited-memory",
                 "bound_relax_factor": 0.0,  # some losses are not defined beyond their bounds
                 "tol": 1e-10 if tight else 1e-7,
-                "max_iter": 2000 if tight else 300,
+                "max_iter": 500 if tight else 300,
             },
         )
         found, _, code = program.solve(s.start.copy())

@@ -1,0 +1,60 @@
+"""A trial: one goal from one start by every solver, in turn; a line of plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from math import isfinite
+from typing import Any, TypeAlias
+
+from ferero_lab.bench.solver.best_known import read_goals, seed_of
+from ferero_lab.bench.solver.goal import Goal
+from ferero_lab.bench.solver.judge import judge
+from ferero_lab.bench.solver.registry import ProblemHalf, half_of
+from ferero_lab.bench.solver.solvers import SOLVERS, refusal
+
+__all__ = ["STARTS", "TrialLine", "goals_of_half", "run_trial"]
+
+TrialLine: TypeAlias = Mapping[str, Any]
+
+STARTS = 2
+"""Starts of each goal; others than those that its best answer was found from."""
+
+
+def goals_of_half(half: ProblemHalf) -> list[Goal]:
+    """The goals of record of a half."""
+    return [goal for goal in read_goals() if half_of(goal.of) == half]
+
+
+def run_trial(goal: Goal, start: int, solvers: tuple[str, ...]) -> TrialLine:
+    """What each solver makes of a goal.
+
+    Args:
+        goal: the goal.
+        start: which of `STARTS`.
+        solvers: names; those that cannot try it are left out.
+
+    Returns:
+        ``{"goal", "start", "family", "kind", "replies"}``; a reply has solved, local, evaluations, seconds, status,
+        violation, gap (to the best known) and optimality.
+    """
+    x0 = goal.of.starts(STARTS, seed_of(goal.key))[start]
+    goal.of.values(x0)
+    goal.of.jacobian(x0)  # compiled before anything is timed
+    replies = {}
+    for name in solvers:
+        if refusal(name, goal):
+            continue
+        reply = SOLVERS[name](goal, x0, False)
+        found = judge(goal, reply.x)
+        best = goal.best if goal.best is not None else float("nan")
+        numbers = {**asdict(found), "gap": found.objective - best}
+        replies[name] = {
+            "solved": found.is_solved(goal.best),
+            "local": found.is_local(goal.best),
+            "evaluations": reply.evaluations,
+            "seconds": float(f"{reply.seconds:.4g}"),
+            "status": reply.status,
+            **{key: float(f"{value:.4g}") if isfinite(value) else None for key, value in numbers.items()},
+        }
+    return {"goal": goal.key, "start": start, "family": goal.of.family, "kind": goal.kind, "replies": replies}
