@@ -7,18 +7,38 @@ alone sets the step.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ferero._arrays import Array, Mask
+from ferero.optimize._evaluator import Indices
 
-__all__ = ["DenseMetric", "LimitedMetric", "Metric", "make_metric"]
+__all__ = ["DenseMetric", "Face", "LimitedMetric", "Metric", "make_metric"]
 
 DENSE_LIMIT = 400  # parameters up to which the metric is kept as a matrix
 MEMORY = 20  # steps that are remembered beyond that
 TOO_LONG = 0.1  # the metric is shrunk where the curvature along a step asks for less than this share of its length
 DAMPING = 0.2  # Powell's: the curvature kept is at least this share of the metric's own
+
+
+class Face(NamedTuple):
+    """The metric where some parameters have a step of their own, v, and only the others are free.
+
+    With W the fixed parameters, ``d = shift - eta gradF w applied``, and the fixed ones' multipliers are
+    ``-(pull w + push / eta)``.
+
+    Attributes:
+        applied: ``J (M - M_W M_WW^-1 M_W)``, (P, m, n); zero in the columns of W.
+        shift: ``M_W M_WW^-1 v``, (P, n); v on W.
+        pull: ``M_WW^-1 (J M)_W``, (P, n, m); zero off W.
+        push: ``M_WW^-1 v``, (P, n); zero off W.
+    """
+
+    applied: Array
+    shift: Array
+    pull: Array
+    push: Array
 
 
 class Metric(Protocol):
@@ -28,6 +48,18 @@ class Metric(Protocol):
 
     def apply(self, jacobian: Array) -> Array:
         """``J M`` for J (P, m, n)."""
+        ...
+
+    def on_face(self, runs: Indices, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+        """The metric with fixed parameters.
+
+        Args:
+            runs: which runs, (R,); the other arguments are theirs.
+            jacobian: J, (R, m, n).
+            applied: ``J M``, (R, m, n).
+            fixed: W, (R, n).
+            step: v, (R, n); read on W.
+        """
         ...
 
     def update(self, runs: Mask, step: Array, change: Array, image: Array) -> None:
@@ -41,8 +73,8 @@ class Metric(Protocol):
         """
         ...
 
-    def reset(self, runs: Mask) -> None:
-        """Start the masked runs afresh, with the identity."""
+    def reset(self, runs: Mask, sizes: Array) -> None:
+        """Start the masked runs afresh, with the squares of the parameters' sizes, (P, n), as the diagonal."""
         ...
 
     def keep(self, runs: Mask) -> None:
@@ -66,6 +98,35 @@ class DenseMetric:
         """``J M``, (P, m, n)."""
         return jacobian @ self._matrix
 
+    def on_face(self, runs: Indices, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+        """The Schur complement of M on the free parameters: the inverse of the Hessian's own block."""
+        del jacobian
+        if len(runs) == 1:
+            return self._on_one_face(self._matrix[runs[0]], applied, fixed, step)
+        M, m = self._matrix[runs], applied.shape[1]
+        block = M * fixed[:, :, None] * fixed[:, None, :]
+        block += np.eye(M.shape[-1]) * ~fixed[:, :, None]
+        right = np.concatenate([applied, step[:, None]], axis=1) * fixed[:, None]
+        solved = np.linalg.solve(block, right.transpose(0, 2, 1))
+        back = solved.transpose(0, 2, 1) @ M
+        free = ~fixed[:, None]
+        return Face(
+            (applied - back[:, :m]) * free, np.where(fixed, step, back[:, m]), solved[:, :, :m], solved[:, :, m]
+        )
+
+    @staticmethod
+    def _on_one_face(M: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+        W, m = np.flatnonzero(fixed[0]), applied.shape[1]
+        rows = M[W]
+        right = np.concatenate([applied[0][:, W], step[:, W]]).T
+        solved = np.linalg.solve(rows[:, W], right)
+        back = solved.T @ rows
+        kept, shift = applied - back[None, :m], back[m:]
+        kept[0][:, W], shift[0, W] = 0.0, step[0, W]
+        pull, push = np.zeros((1, len(M), m)), np.zeros_like(step)
+        pull[0, W], push[0, W] = solved[:, :m], solved[:, m]
+        return Face(kept, shift, pull, push)
+
     def update(self, runs: Mask, step: Array, change: Array, image: Array) -> None:
         """One BFGS update of each masked run; the first with positive curvature sets the scale."""
         s, y, image, learns, first = _curvature(runs, self.is_scaled, step, change, image)
@@ -87,9 +148,9 @@ class DenseMetric:
         M = M + inverse * (square * (s[:, :, None] * s[:, None, :]) - outer - outer.transpose(0, 2, 1))
         self._matrix[learns] = M
 
-    def reset(self, runs: Mask) -> None:
-        """Start the masked runs afresh, with the identity."""
-        self._matrix[runs] = np.eye(self._matrix.shape[-1])
+    def reset(self, runs: Mask, sizes: Array) -> None:
+        """Start the masked runs afresh, with the squares of the parameters' sizes as the diagonal."""
+        self._matrix[runs] = np.eye(self._matrix.shape[-1]) * (sizes[runs] ** 2)[:, None]
         self.is_scaled = self.is_scaled & ~runs
 
     def keep(self, runs: Mask) -> None:
@@ -137,8 +198,29 @@ class LimitedMetric:
         self._inverse[learns, :-1] = self._inverse[learns, 1:]
         self._inverse[learns, -1] = 1.0 / _dot(s, y)[learns]
 
-    def reset(self, runs: Mask) -> None:
-        """Start the masked runs afresh, with the identity."""
+    def on_face(self, runs: Indices, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+        """The metric of the steps' free parts. What the fixed parameters' steps do to the free ones is left out."""
+        del applied
+        part = self._part(runs, ~fixed)
+        kept = part.apply(jacobian * ~fixed[:, None])
+        pull = jacobian.transpose(0, 2, 1) * fixed[:, :, None]
+        return Face(kept, np.where(fixed, step, 0.0), pull, np.zeros_like(step))
+
+    def _part(self, runs: Indices, free: Mask) -> LimitedMetric:
+        """The given runs' metric with steps and changes of the free parameters only, (R, n)."""
+        part = LimitedMetric.__new__(LimitedMetric)
+        part._steps, part._changes = self._steps[runs] * free[:, None], self._changes[runs] * free[:, None]
+        bend = _dot(part._steps, part._changes)
+        usable = bend > np.finfo(np.float64).eps * np.sqrt(
+            _dot(part._steps, part._steps) * _dot(part._changes, part._changes)
+        )
+        part._inverse = np.where(usable, 1.0 / np.where(usable, bend, 1.0), 0.0)
+        part._scale, part.is_scaled = self._scale[runs], self.is_scaled[runs]
+        return part
+
+    def reset(self, runs: Mask, sizes: Array) -> None:
+        """Start the masked runs afresh, with the identity: a diagonal of its own would cost another pass."""
+        del sizes
         self._inverse[runs], self._scale[runs] = 0.0, 1.0
         self.is_scaled = self.is_scaled & ~runs
 
