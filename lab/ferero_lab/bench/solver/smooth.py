@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import sympy
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 __all__ = ["FAMILIES", "Collection", "Family", "FloatArray", "Formulas", "SmoothProblem", "violation"]
 
@@ -21,6 +23,8 @@ FloatArray: TypeAlias = NDArray[np.float64]
 Family: TypeAlias = Literal["unbounded", "box", "engineering"]
 Formulas: TypeAlias = Callable[[Sequence[Any]], Sequence[Any]]
 """Expressions of sympy in the variables x."""
+
+_TORCH = ("exp", "sin", "cos", "sqrt", "atan2")
 
 FAMILIES: tuple[Family, ...] = ("unbounded", "box", "engineering")
 
@@ -98,6 +102,17 @@ class SmoothProblem:
         """Seeded uniform points of the box, (count, n)."""
         share = np.random.default_rng(seed).random((count, self.n))
         return np.array(self.low) + self.width * share
+
+    def torch_values(self, x: Tensor) -> Tensor:
+        """Losses and constraints (m + p,) of a tensor (n,), which autograd can follow: what functions of torch cost."""
+        return torch.stack(self._torch(*x.unbind()))
+
+    @cached_property
+    def _torch(self) -> Any:
+        x = _symbols(self.n)
+        constraints = () if self.constraints is None else self.constraints(x)
+        values = [sympy.N(value) for value in (*self.losses(x), *constraints)]
+        return sympy.lambdify(x, values, modules=[{name: getattr(torch, name) for name in _TORCH}], cse=True)
 
     @cached_property
     def _compiled(self) -> tuple[_Compiled, _Compiled]:

@@ -17,13 +17,15 @@ from importlib.util import find_spec
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from scipy import optimize
+from torch import Tensor
 
 import ferero
 from ferero_lab.bench.solver.goal import Goal
 from ferero_lab.bench.solver.smooth import FloatArray, SmoothProblem
 
-__all__ = ["SOLVERS", "Counter", "Reply", "Solver", "available", "offers", "refusal"]
+__all__ = ["SOLVERS", "Counter", "Reply", "Solver", "available", "offers", "refusal", "seconds_on_torch"]
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,15 @@ Solver: TypeAlias = Callable[[Goal, FloatArray, bool], Reply]
 
 
 class Counter:
-    """Values and gradients of a problem; counts the points, and keeps those of the last."""
+    """Values and gradients of a problem; counts the points, and keeps those of the last.
 
-    def __init__(self, problem: SmoothProblem) -> None:
-        self._problem, self._seen = problem, set[bytes]()
+    Args:
+        problem: the problem.
+        with_torch: compute both by torch and its autograd.
+    """
+
+    def __init__(self, problem: SmoothProblem, with_torch: bool = False) -> None:
+        self._problem, self._seen, self._with_torch = problem, set[bytes](), with_torch
         self._at = self._slopes_at = b""
 
     @property
@@ -62,7 +69,14 @@ class Counter:
     def values(self, x: FloatArray) -> FloatArray:
         """Losses and constraints (m + p,)."""
         key = x.tobytes()
-        if key != self._at:
+        if key != self._at and self._with_torch:
+            self._seen.add(key)
+            self._at = self._slopes_at = key
+            point = torch.from_numpy(x.copy()).requires_grad_()
+            values = self._problem.torch_values(point)
+            rows = [torch.autograd.grad(value, point, retain_graph=True)[0] for value in values]
+            self._values, self._slopes = values.detach().numpy(), torch.stack(rows).numpy()
+        elif key != self._at:
             self._seen.add(key)
             self._at, self._values = key, self._problem.values(x)
         return self._values
@@ -70,7 +84,10 @@ class Counter:
     def slopes(self, x: FloatArray) -> FloatArray:
         """Their gradients (m + p, n)."""
         key = x.tobytes()
-        if key != self._slopes_at:
+        if key != self._slopes_at and self._with_torch:
+            self._at = b""
+            self.values(x)
+        elif key != self._slopes_at:
             self._seen.add(key)
             self._slopes_at, self._slopes = key, self._problem.jacobian(x)
         return self._slopes
@@ -124,15 +141,44 @@ def _ferero(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
     return Reply(x, counter.evaluations, time.perf_counter() - begin, status)
 
 
+def _ferero_on_torch(goal: Goal, x0: FloatArray) -> Reply:
+    """As a user of torch calls it: a tensor, no jac."""
+    problem, preference = goal.of, goal.preference()
+    m, options = problem.m, dict[str, Any]()
+
+    def margins(x: Any) -> Any:
+        return problem.torch_values(x)[m:]
+
+    if problem.is_bounded:
+        options["bounds"] = optimize.Bounds(*problem.bounds)
+    if problem.p:
+        options["constraints"] = optimize.NonlinearConstraint(margins, -np.inf, 0.0)
+
+    def losses(x: Tensor) -> Tensor:
+        return problem.torch_values(x)[:m]
+
+    begin = time.perf_counter()
+    found = ferero.minimize(losses, torch.from_numpy(x0), preference, **options)
+    seconds = time.perf_counter() - begin
+    return Reply(np.asarray(found.x), found.evaluations, seconds, found.status)
+
+
+def seconds_on_torch(goal: Goal, x0: FloatArray) -> tuple[float, float]:
+    """How long ferero and SLSQP take, in turn, where losses are functions of torch."""
+    problem = goal.of
+    problem.torch_values(torch.from_numpy(x0))  # compiled before anything is timed
+    return _ferero_on_torch(goal, x0).seconds, _slsqp(goal, x0, False, with_torch=True).seconds
+
+
 # the nonlinear program ---------------------------------------------------------------------------------------
 
 
 class _Scaled:
     """The goal's program in z: the variables, of unit size where there is a box, and t if it has one."""
 
-    def __init__(self, goal: Goal, x0: FloatArray) -> None:
+    def __init__(self, goal: Goal, x0: FloatArray, with_torch: bool) -> None:
         self.program, problem = goal.program, goal.of
-        self.counter, self._n = Counter(problem), problem.n
+        self.counter, self._n = Counter(problem, with_torch), problem.n
         low, high = problem.bounds
         self._size = problem.width if problem.is_bounded else np.ones(problem.n)
         self._origin = low if problem.is_bounded else np.zeros(problem.n)
@@ -200,9 +246,11 @@ class _Scaled:
         return np.hstack([in_x, slopes[:, None]])
 
 
-def _timed(goal: Goal, x0: FloatArray, solve: Callable[[_Scaled], tuple[FloatArray, str]]) -> Reply:
+def _timed(
+    goal: Goal, x0: FloatArray, solve: Callable[[_Scaled], tuple[FloatArray, str]], with_torch: bool = False
+) -> Reply:
     begin = time.perf_counter()
-    scaled = _Scaled(goal, x0)
+    scaled = _Scaled(goal, x0, with_torch)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -213,7 +261,7 @@ def _timed(goal: Goal, x0: FloatArray, solve: Callable[[_Scaled], tuple[FloatArr
     return Reply(x, scaled.counter.evaluations, time.perf_counter() - begin, status)
 
 
-def _slsqp(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
+def _slsqp(goal: Goal, x0: FloatArray, tight: bool, with_torch: bool = False) -> Reply:
     def solve(s: _Scaled) -> tuple[FloatArray, str]:
         constraints = []
         if len(s.program.equal):
@@ -231,7 +279,7 @@ def _slsqp(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
         )
         return found.x, str(found.message)
 
-    return _timed(goal, x0, solve)
+    return _timed(goal, x0, solve, with_torch)
 
 
 def _trust_constr(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
@@ -253,7 +301,7 @@ def _trust_constr(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
             method="trust-constr",
             bounds=optimize.Bounds(s.low, s.high, keep_feasible=True) if s.has_bounds else None,
             constraints=constraints,
-            options={"maxiter": 1000 if tight else 300, "gtol": 1e-10 if tight else 1e-7},
+            options={"maxiter": 1000 if tight else 300, "gtol": 1e-10 if tight else 1e-9},
         )
         return found.x, str(found.message)
 

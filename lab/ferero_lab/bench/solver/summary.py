@@ -19,6 +19,7 @@ RIVALS = ("SLSQP", "IPOPT")
 """Whom the bars are about."""
 
 _TIME = 1.5  # most of SLSQP's
+_CHEAP = "compiled losses of 5 to 50 us: what the solvers cost"
 
 
 def cells_of(lines: Sequence[TrialLine]) -> list[dict[str, Any]]:
@@ -88,7 +89,11 @@ def rows_of(cells: Sequence[dict[str, Any]], lines: Sequence[TrialLine]) -> list
             note = f"{whole['all_arrive']} trials where all arrive"
             rows.append(Row(family, "evaluations, median", ours["evaluations"], min(taken), note=note))
         if ours["time_over_slsqp"] is not None:
-            rows.append(Row(family, "time over SLSQP, median", ours["time_over_slsqp"], _TIME))
+            rows.append(Row(family, "time over SLSQP, median", ours["time_over_slsqp"], _TIME, note=_CHEAP))
+        ratios = [line["torch_seconds"][0] / line["torch_seconds"][1] for line in some if "torch_seconds" in line]
+        if ratios:
+            note = f"losses of torch, gradients by autograd; {len(ratios)} trials"
+            rows.append(Row(family, "the same with torch", median(ratios), _TIME, note=note))
     return rows
 
 

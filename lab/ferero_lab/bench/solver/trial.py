@@ -11,7 +11,7 @@ from ferero_lab.bench.solver.best_known import read_goals, seed_of
 from ferero_lab.bench.solver.goal import Goal
 from ferero_lab.bench.solver.judge import judge
 from ferero_lab.bench.solver.registry import ProblemHalf, half_of
-from ferero_lab.bench.solver.solvers import SOLVERS, refusal
+from ferero_lab.bench.solver.solvers import SOLVERS, refusal, seconds_on_torch
 
 __all__ = ["STARTS", "TrialLine", "goals_of_half", "run_trial"]
 
@@ -35,7 +35,8 @@ def run_trial(goal: Goal, start: int, solvers: tuple[str, ...]) -> TrialLine:
         solvers: names; those that cannot try it are left out.
 
     Returns:
-        ``{"goal", "start", "family", "kind", "replies"}``; a reply has solved, local, evaluations, seconds, status,
+        ``{"goal", "start", "family", "kind", "replies"}``, and ``torch_seconds`` of ferero and SLSQP for the first goal
+        of each kind at the first start where both solve it; a reply has solved, local, evaluations, seconds, status,
         violation, gap (to the best known) and optimality.
     """
     x0 = goal.of.starts(STARTS, seed_of(goal.key))[start]
@@ -57,4 +58,8 @@ def run_trial(goal: Goal, start: int, solvers: tuple[str, ...]) -> TrialLine:
             "status": reply.status,
             **{key: float(f"{value:.4g}") if isfinite(value) else None for key, value in numbers.items()},
         }
-    return {"goal": goal.key, "start": start, "family": goal.of.family, "kind": goal.kind, "replies": replies}
+    line = {"goal": goal.key, "start": start, "family": goal.of.family, "kind": goal.kind, "replies": replies}
+    is_timed = goal.index == start == 0 and not goal.of.has_kinks
+    if is_timed and all(replies.get(name, {}).get("solved") for name in ("ferero", "SLSQP")):
+        line["torch_seconds"] = [float(f"{seconds:.4g}") for seconds in seconds_on_torch(goal, x0)]
+    return line

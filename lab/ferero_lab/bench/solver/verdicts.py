@@ -104,7 +104,8 @@ def plant(seed: int, kind: PlantedKind) -> PlantedProblem:
     rng = np.random.default_rng(seed)
     n, m = int(rng.integers(2, 16)), int(rng.integers(2, 5))
     answer = rng.normal(size=n)  # in the variables y = x / d
-    roots = rng.normal(size=(m, n, n)) / np.sqrt(n) + 0.5 * np.eye(n)
+    turns = np.linalg.qr(rng.normal(size=(m, n, n)))[0]
+    roots = 10 ** rng.uniform(-0.5, 0.5, size=(m, n, 1)) * turns  # curvatures from 0.1 to 10
     if kind == "degenerate":
         flat = rng.normal(size=n)
         flat /= np.linalg.norm(flat)
