@@ -126,4 +126,4 @@ def _result(quick: bool, known: list[Any]) -> dict[str, Any]:
 def _is_false(line: Mapping[str, Any]) -> bool:
     if line["status"] == "unattainable":
         return bool(line["is_attainable"])
-    return line["status"] == "converged" and not line["is_right"]
+    return line["status"] == "converged" and not (line["is_right"] or line["is_local"])

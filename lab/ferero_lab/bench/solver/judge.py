@@ -15,7 +15,7 @@ from scipy.optimize import nnls
 from ferero_lab.bench.solver.goal import Goal
 from ferero_lab.bench.solver.smooth import FloatArray
 
-__all__ = ["FEASIBLE", "OPTIMAL", "SOLVED", "Judgement", "judge", "stationarity"]
+__all__ = ["FEASIBLE", "OPTIMAL", "SOLVED", "Judgement", "judge", "residual", "stationarity"]
 
 FEASIBLE, SOLVED, OPTIMAL = 1e-5, 1e-4, 1e-4
 
@@ -93,7 +93,18 @@ def stationarity(goal: Goal, x: FloatArray, most: FloatArray) -> float:
     low, high = problem.bounds
     axes = np.eye(problem.n, problem.n + 1)
     at_low, at_high = x - low <= 1e-4 * problem.width, high - x <= 1e-4 * problem.width
-    columns = np.vstack([equal, -equal, rows, -axes[at_low], axes[at_high]])
+    return residual(objective, equal, np.vstack([rows, -axes[at_low], axes[at_high]]))
+
+
+def residual(objective: FloatArray, equal: FloatArray, active: FloatArray) -> float:
+    """How far gradients are from ``objective + multipliers . (equal, active) = 0``, relative to the largest term.
+
+    Args:
+        objective: the gradient of what is minimised, (n,).
+        equal: those of equalities, whose multipliers have any sign, (k, n).
+        active: those of active inequalities ``<= 0``, whose multipliers are not negative, (p, n).
+    """
+    columns = np.vstack([equal, -equal, active])
     sizes = np.linalg.norm(columns, axis=1)
     columns, sizes = columns[sizes > 0], sizes[sizes > 0]
     scale = float(np.linalg.norm(objective))

@@ -188,7 +188,7 @@ def seconds_on_torch(goal: Goal, x0: FloatArray) -> tuple[float, float]:
 # the nonlinear program ---------------------------------------------------------------------------------------
 
 
-class _Scaled:
+class _UnitProgram:
     """The goal's program in z: the variables, of unit size where there is a box, and t if it has one."""
 
     def __init__(self, goal: Goal, x0: FloatArray, with_torch: bool) -> None:
@@ -262,10 +262,10 @@ class _Scaled:
 
 
 def _timed(
-    goal: Goal, x0: FloatArray, solve: Callable[[_Scaled], tuple[FloatArray, str]], with_torch: bool = False
+    goal: Goal, x0: FloatArray, solve: Callable[[_UnitProgram], tuple[FloatArray, str]], with_torch: bool = False
 ) -> Reply:
     begin = time.perf_counter()
-    scaled = _Scaled(goal, x0, with_torch)
+    scaled = _UnitProgram(goal, x0, with_torch)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -277,7 +277,7 @@ def _timed(
 
 
 def _slsqp(goal: Goal, x0: FloatArray, tight: bool, with_torch: bool = False) -> Reply:
-    def solve(s: _Scaled) -> tuple[FloatArray, str]:
+    def solve(s: _UnitProgram) -> tuple[FloatArray, str]:
         constraints = []
         if len(s.program.equal):
             constraints.append({"type": "eq", "fun": s.equal, "jac": s.equal_slopes})
@@ -298,7 +298,7 @@ def _slsqp(goal: Goal, x0: FloatArray, tight: bool, with_torch: bool = False) ->
 
 
 def _trust_constr(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
-    def solve(s: _Scaled) -> tuple[FloatArray, str]:
+    def solve(s: _UnitProgram) -> tuple[FloatArray, str]:
         constraints = []
         if len(s.program.equal):
             constraints.append(
@@ -326,7 +326,7 @@ def _trust_constr(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
 def _ipopt(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
     import ipyopt
 
-    def solve(s: _Scaled) -> tuple[FloatArray, str]:
+    def solve(s: _UnitProgram) -> tuple[FloatArray, str]:
         n, k, p = len(s.start), len(s.program.equal), len(s.program.most)
 
         def gradient(z: FloatArray, out: FloatArray) -> None:

@@ -77,7 +77,14 @@ def verdicts(rows: Sequence[Mapping[str, Any]]) -> Cells:
             kinds.setdefault(row["group"].removeprefix("verdicts, "), []).append(f"{row['value']:g}")
             if row["note"].endswith("problems"):
                 kinds[row["group"].removeprefix("verdicts, ")].insert(0, row["note"].split()[0])
-    header = ("random problems", "how many", 'false "converged"', 'false "unattainable"', "answer not found")
+    header = (
+        "random problems",
+        "how many",
+        'false "converged"',
+        'false "unattainable"',
+        "answer not found",
+        "another local solution",
+    )
     return header, [[kind, *figures] for kind, figures in kinds.items()]
 
 

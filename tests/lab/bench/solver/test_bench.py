@@ -85,7 +85,7 @@ def test_the_quick_form_through_the_command(tmp_path: Path) -> None:
     assert "ferero bench solver --quick, report half" in first.output
     result = json.loads(out.read_text())
     assert {cell["kind"] for cell in result["cells"]} == {"ray", "at most", "threshold", "equality"}
-    assert [row["group"] for row in result["rows"]].count("verdicts, all") == 3
+    assert [row["group"] for row in result["rows"]].count("verdicts, all") == 4
     lines = (kept / "report.jsonl").read_text()
     again = CliRunner().invoke(cli.app, asked, env={"COLUMNS": "200"})  # nothing is left to do
     assert again.exit_code == 0
@@ -122,7 +122,7 @@ def test_planted_answers_are_optimal(kind: PlantedKind) -> None:
 
 
 def test_a_false_verdict_is_counted() -> None:
-    said = {"verdict": 0, "kind": "convex", "gap": 0.5, "violation": 0.0, "evaluations": 3}
+    said = {"verdict": 0, "kind": "convex", "gap": 0.5, "violation": 0.0, "evaluations": 3, "is_local": False}
     lines = [
         {**said, "status": "converged", "is_attainable": True, "is_right": False},
         {**said, "status": "unattainable", "is_attainable": True, "is_right": False},
@@ -135,7 +135,13 @@ def test_a_false_verdict_is_counted() -> None:
     assert rows["verdicts, all", 'false "converged"'].passed is False
     assert rows["verdicts, unattainable", 'false "unattainable"'].value == 0
     _, table = verdicts([{"group": r.group, "value": r.value, "note": r.note} for r in rows.values()])
-    assert table[0] == ["all", "4", "1", "1", "2"]
+    assert table[0] == ["all", "4", "1", "1", "2", "0"]
+
+
+def test_a_local_solution_of_an_equality_is_no_false_verdict() -> None:
+    """f1 == level is no convex set: ferero ends at its other first-order point from this start."""
+    found = verdict_of(695, "offset")
+    assert (found["status"], found["is_right"], found["is_local"]) == ("converged", False, True)
 
 
 def test_an_easy_problem_is_judged_right() -> None:
