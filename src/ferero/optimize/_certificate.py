@@ -88,8 +88,8 @@ def certify(
     """How far ``x`` is from meeting the first-order conditions of the preference, however it was found.
 
     Stationarity is relative to the gradients at ``x`` of what is minimised, and to a small share of those at ``x0``
-    (all of it for one expression that no constraint holds). Without an ``x0`` a point a tenth of the size of ``x`` away
-    takes its place.
+    (all of it for one expression that no constraint holds). Without an ``x0`` a point whose coordinates are a tenth
+    larger takes its place.
 
     Args:
         fun: ``fun(theta) -> (m,)``, as in `ferero.minimize`.
@@ -124,7 +124,8 @@ def certify(
     away = read_starts(_nearby(first_point, points[0]) if x0 is None else x0, 1)[1]
     first = evaluator.losses(away if box is None else box.clip(away))
     first, slopes = np.nan_to_num(first), np.nan_to_num(evaluator.jacobians(np.zeros(1, dtype=np.int64)))
-    scale = choose_scale(box, read_scale(x_scale, points.size), away, slopes)
+    both = np.concatenate([points, away]), np.concatenate([jacobian, slopes])
+    scale = choose_scale(box, read_scale(x_scale, points.size), *both)
     points, jacobian, slopes = points / scale, jacobian * scale, slopes * scale
     own = None if box is None else box.in_units(scale)
     norms, others = norms_of(jacobian)[0], norms_of(slopes)[0]
@@ -153,9 +154,8 @@ def sides_of(box: Box | None, point: Array) -> NDArray[np.int8] | None:
 
 
 def _nearby(x: Point, point: Array) -> Point:
-    """A tenth of the point's size away (of 1 at the origin), the same in every coordinate."""
-    size = float(np.linalg.norm(point)) or 1.0
-    return x + 0.1 * size / np.sqrt(point.size)
+    """A tenth of each coordinate away, of 1 in all of them at the origin."""
+    return x + 0.1 if not point.any() else x + 0.1 * abs(x)
 
 
 def check_atol(atol: object) -> None:

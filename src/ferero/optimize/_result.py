@@ -192,9 +192,11 @@ def _unattainable(conditions: Conditions, losses: Array, seen: Seen, tol: float,
 def _weakly(preference: Preference, kkt: KKT, gradients: Array) -> str:
     """A note where the others are optimal whatever becomes of a loss: to first order it may still fall."""
     A = preference.A.numpy()
-    if preference.ray is not None or len(A) < 2 or (A < 0).any():
+    is_line = preference.ray is not None or preference.at_most is not None
+    if is_line or len(A) < 2 or (A < 0).any() or not kkt.weights.any():
         return ""
     unweighted = (A.sum(axis=0) > 0) & (np.abs(kkt.weights) <= _NO_WEIGHT * np.abs(kkt.weights).max()) & (gradients > 0)
+    unweighted &= ~(preference.B_h.numpy() != 0).any(axis=0)  # an equality fixes it
     names = [name for name, is_free in zip(preference.names, unweighted.tolist(), strict=True) if is_free]
     if not names:
         return ""

@@ -35,6 +35,7 @@ class Runs:
         bend: what a rejected step showed of the losses beyond first order, (P, m); zero unless ``correcting``.
         retreat: the radius to go back to if the correction fails, (P,).
         rejections: in a row; iterations: accepted steps; evaluations: (P,).
+        polished: steps taken although their effect was below rounding; wasted: steps not taken; (P,).
         restorations: how often a point that meets the constraints was searched for and found, (P,).
         raised_at: the iteration of the last rise of the price, (P,).
         held: parameters that the last proposal kept at a bound, (P, n); None without bounds.
@@ -72,6 +73,8 @@ class Runs:
         self.retreat = np.zeros(P)
         self.rejections = np.zeros(P, dtype=np.int64)
         self.iterations = np.zeros(P, dtype=np.int64)
+        self.polished = np.zeros(P, dtype=np.int64)
+        self.wasted = np.zeros(P, dtype=np.int64)
         self.restorations = np.zeros(P, dtype=np.int64)
         self.raised_at = np.full(P, -1)
         self.evaluations = np.full(P, 1 + evaluator.gradient_cost)

@@ -40,7 +40,10 @@ HIGHEST_PRICE = 1e8
 STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which a search for the smallest one begins
 SMALLEST_VIOLATION = 1e-4  # the same where that search may end
 MOST_REJECTIONS = 30
+MOST_WASTED = 500  # steps that were not taken, in all
 MOST_RESETS = 2
+MOST_POLISHES = 8  # steps whose effect is below rounding
+NOISES = 2.0  # by how many times its rounding the merit may rise in such a step
 MOST_RESTORATIONS = 3
 RESTORATION_STEPS = 100
 PERTURBATION = 0.3  # of the start's size
@@ -125,7 +128,19 @@ def _measure(runs: Runs, proposal: Proposal, atol: float) -> Measures:
         balance=size / np.where(all_parts > 0, all_parts, np.inf),
         decrement=expected / np.where(weighted > 0, weighted, np.inf),
         feasibility=relative.max(axis=-1, initial=0.0),
-        exhausted=(invisible & ~runs.is_blind()) | (runs.rejections > MOST_REJECTIONS),
+        exhausted=(invisible & ~runs.is_blind() & ~_may_polish(runs, proposal))
+        | (runs.rejections > MOST_REJECTIONS)
+        | (runs.wasted > MOST_WASTED),
+    )
+
+
+def _may_polish(runs: Runs, proposal: Proposal) -> Mask:
+    """Runs whose next decrease is below rounding: a few more steps are taken unjudged, for their gradients' sake."""
+    return np.asarray(
+        runs.metric.is_scaled
+        & (runs.polished < MOST_POLISHES)
+        & (runs.rejections == 0)
+        & (proposal.length > EPSILON * norms_of(runs.points))
     )
 
 
@@ -344,7 +359,7 @@ def _reduce_violation(runs: Runs, i: int, start: Array, scales: Array, search: S
         lam = solve_exact(
             Program(rows, J @ J.T, (row_values - row_values.max()) / size, np.ones(len(rows)), 1.0)
         ).multipliers
-        whole = float(lam @ (np.abs(rows) @ seen.gradients))
+        whole = float(lam @ seen.order)
         return is_met(values) or float(np.linalg.norm(lam @ rows @ J)) <= SMALLEST_VIOLATION * whole
 
     sub = replace(
@@ -432,10 +447,19 @@ def _try(search: Search, runs: Runs, proposal: Proposal, measures: Measures) -> 
         actual = runs.value - runs.merit.value(losses)
     actual[~np.isfinite(actual)] = -np.inf
     accepted = (actual >= ACCEPTED_SHARE * proposal.predicted) & (actual > 0)
+    unjudged = (proposal.predicted <= runs.noise) & (np.abs(actual) <= NOISES * runs.noise) & runs.metric.is_scaled
+    if unjudged.any():
+        accepted |= unjudged
+        runs.polished = runs.polished + unjudged
+    before = runs.rejections
     _resize(runs, proposal, losses, actual, accepted)
     done: dict[int, str] = {}
     if accepted.any():
+        moved = accepted.copy()
         done = _move(search.evaluator, runs, proposal, trial, losses, accepted)
+        if (back := moved & ~accepted).any():
+            runs.rejections = np.where(back, before + 1, runs.rejections)
+    runs.wasted = runs.wasted + ~accepted
     violation, stationarity = measures.feasibility, measures.stationarity
     parts = runs.losses, proposal.weights, violation, stationarity, proposal.length, runs.points
     if stop := search.on_round(Round(runs.ids, accepted, *parts)):
@@ -490,7 +514,6 @@ def _move(
     back = moved[~has_gradient]
     if len(back):
         runs.radius[back] = BACK * proposal.length[back]
-        runs.rejections[back] += 1
     if not (is_bounded & has_gradient).all():
         accepted[ends], accepted[back] = False, False
         found, moved = found[is_bounded & has_gradient], moved[is_bounded & has_gradient]
