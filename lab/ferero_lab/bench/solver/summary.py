@@ -98,13 +98,13 @@ def rows_of(cells: Sequence[dict[str, Any]], lines: Sequence[TrialLine]) -> list
 
 
 def profiles_of(lines: Sequence[TrialLine]) -> dict[str, dict[str, list[int | None]]]:
-    """By family and solver the evaluations of each trial, None where it is not solved."""
+    """By family and solver the evaluations of each trial, None if it is not solved; solvers that tried all alone."""
     found: dict[str, dict[str, list[int | None]]] = {}
     for family in FAMILIES:
         some = [line for line in lines if line["family"] == family]
         if not some:
             continue
-        names = list(dict.fromkeys(name for line in some for name in line["replies"]))
+        names = [name for name in some[0]["replies"] if all(name in line["replies"] for line in some)]
         found[family] = {
             name: [line["replies"][name]["evaluations"] if _solves(line, name) else None for line in some]
             for name in names
