@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import solver_picture
 from rich.console import Console
 from scipy import optimize
 from typer.testing import CliRunner
@@ -66,6 +67,13 @@ def test_failures_tails_and_profiles() -> None:
     assert [(one["goal"], one["by"]) for one in failures_of(LINES)] == [("c", ["SLSQP", "IPOPT"])]
     assert [one["goal"] for one in tails_of(LINES)] == ["b", "d", "a"]
     assert profiles_of(LINES)["box"]["SLSQP"] == [12, 8, 14, None]
+
+
+def test_a_profile_counts_trials_within_a_multiple_of_the_least() -> None:
+    taken = {"ferero": [10, None, None], "SLSQP": [20, 5, None]}
+    found = solver_picture.shares(taken, np.array([1.0, 2.0]))
+    assert found["ferero"].tolist() == pytest.approx([1 / 3, 1 / 3])
+    assert found["SLSQP"].tolist() == pytest.approx([1 / 3, 2 / 3])
 
 
 def test_the_table_says_what_is_not_offered() -> None:
