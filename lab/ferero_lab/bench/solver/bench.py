@@ -1,7 +1,7 @@
 """``ferero bench solver``: `ferero.minimize` beside SLSQP, IPOPT and trust-constr on the goals of record.
 
-Each trial runs every solver in turn in one process, so that times can be compared. A folder of lines keeps each trial
-as it is done; the same command then goes on.
+Each trial runs ferero, SLSQP and IPOPT in turn in one process, so that times can be compared. A folder of lines keeps
+each trial as it is done; the same command then goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ferero_lab.bench.measure import result_of
 from ferero_lab.bench.solver.registry import ProblemHalf
 from ferero_lab.bench.solver.solvers import available, offers
 from ferero_lab.bench.solver.summary import cells_of, failures_of, profiles_of, rows_of, tails_of
-from ferero_lab.bench.solver.trial import STARTS, goals_of_half, run_trial
+from ferero_lab.bench.solver.trial import STARTS, goals_of_half, merged, run_trial, wanted
 from ferero_lab.bench.solver.verdicts import PLANTED, bench_verdicts, verdict_of
 from ferero_lab.bench.tasks.lines import add_lines, of_kind, read_lines, work_on
 
@@ -87,15 +87,17 @@ def run(
 
 
 def _trials(quick: bool, half: ProblemHalf, names: tuple[str, ...], known: list[Any]) -> list[Callable[[], Any]]:
-    there = {(line["goal"], line["start"]) for line in of_kind(known, "goal")}
+    by_goal: dict[str, list[Any]] = {}
+    for line in of_kind(known, "goal"):
+        by_goal.setdefault(line["goal"], []).append(line)
     goals = goals_of_half(half)
     if quick:
         goals = [goal for goal in goals if goal.problem in QUICK_PROBLEMS and goal.index == 0]
     return [
-        partial(run_trial, goal, start, names)
+        partial(run_trial, goal, start, group)
         for goal in goals
         for start in range(1 if quick else STARTS)
-        if (goal.key, start) not in there
+        for group in wanted(goal, start, names, by_goal.get(goal.key, ()))
     ]
 
 
@@ -111,7 +113,7 @@ def _verdicts(quick: bool, half: ProblemHalf, known: list[Any]) -> list[Callable
 
 
 def _result(quick: bool, known: list[Any]) -> dict[str, Any]:
-    trials = sorted(of_kind(known, "goal"), key=lambda line: (line["goal"], line["start"]))
+    trials = merged(of_kind(known, "goal"))
     verdicts = sorted(of_kind(known, "verdict"), key=lambda line: int(line["verdict"]))
     cells = cells_of(trials)
     return result_of("solver", quick, [*rows_of(cells, trials), *bench_verdicts(verdicts)]) | {

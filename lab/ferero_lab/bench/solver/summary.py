@@ -11,7 +11,7 @@ import numpy as np
 from ferero_lab.bench.measure import Row
 from ferero_lab.bench.solver.goal import KINDS
 from ferero_lab.bench.solver.smooth import FAMILIES
-from ferero_lab.bench.solver.trial import TrialLine
+from ferero_lab.bench.solver.trial import SLOW, TrialLine
 
 __all__ = ["RIVALS", "cell_of", "cells_of", "failures_of", "profiles_of", "rows_of", "tails_of"]
 
@@ -39,7 +39,7 @@ def cell_of(lines: Sequence[TrialLine]) -> dict[str, Any]:
     Returns:
         ``trials``, ``all_arrive`` (trials that ferero, SLSQP and IPOPT all solve), and by solver: the share solved, the
         share that ends in a local solution, the medians of evaluations where all arrive, the 90 % quantile there, and
-        the median time over SLSQP's where both solve it. None where there is nothing to take it of.
+        the median time over SLSQP's where both solve it in turn. None where there is nothing to take it of.
     """
     names = list(dict.fromkeys(name for line in lines for name in line["replies"]))
     compared = [name for name in ("ferero", *RIVALS) if name in names]
@@ -51,7 +51,7 @@ def cell_of(lines: Sequence[TrialLine]) -> dict[str, Any]:
         ratios = [
             line["replies"][name]["seconds"] / line["replies"]["SLSQP"]["seconds"]
             for line in lines
-            if _solves(line, name) and _solves(line, "SLSQP")
+            if _solves(line, name) and _solves(line, "SLSQP") and name not in SLOW
         ]
         solvers[name] = {
             "tried": len(replies),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from math import isfinite
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from ferero_lab.bench.solver.judge import judge
 from ferero_lab.bench.solver.registry import ProblemHalf, half_of
 from ferero_lab.bench.solver.solvers import SOLVERS, refusal, seconds_on_torch
 
-__all__ = ["SLOW", "STARTS", "TrialLine", "goals_of_half", "run_trial"]
+__all__ = ["SLOW", "STARTS", "TrialLine", "goals_of_half", "merged", "run_trial", "wanted"]
 
 TrialLine: TypeAlias = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ STARTS = 2
 
 
 SLOW = ("trust-constr",)
-"""Solvers that try the first start only, since they take most of the time."""
+"""Solvers that try the first start only, and by themselves, since they take most of the time."""
 
 
 def goals_of_half(half: ProblemHalf) -> list[Goal]:
@@ -48,7 +48,7 @@ def run_trial(goal: Goal, start: int, solvers: tuple[str, ...]) -> TrialLine:
     goal.of.jacobian(x0)  # compiled before anything is timed
     replies = {}
     for name in solvers:
-        if refusal(name, goal) or (name in SLOW and start > 0):
+        if refusal(name, goal):
             continue
         reply = SOLVERS[name](goal, x0, False)
         found = judge(goal, reply.x)
@@ -67,3 +67,21 @@ def run_trial(goal: Goal, start: int, solvers: tuple[str, ...]) -> TrialLine:
     if is_timed and all(replies.get(name, {}).get("solved") for name in ("ferero", "SLSQP")):
         line["torch_seconds"] = [float(f"{seconds:.4g}") for seconds in seconds_on_torch(goal, x0)]
     return line
+
+
+def wanted(goal: Goal, start: int, solvers: Sequence[str], known: Iterable[TrialLine]) -> list[tuple[str, ...]]:
+    """The solvers that no known line of this goal and start has, in groups that run together."""
+    there = {name for line in known if (line["goal"], line["start"]) == (goal.key, start) for name in line["replies"]}
+    left = [name for name in solvers if name not in there and not refusal(name, goal)]
+    quick = tuple(name for name in left if name not in SLOW)
+    slow = tuple(name for name in left if name in SLOW and start == 0)
+    return [group for group in (quick, slow) if group]
+
+
+def merged(lines: Iterable[TrialLine]) -> list[TrialLine]:
+    """One line for each goal and start, with the replies of all, in order."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for line in lines:
+        one = found.setdefault((line["goal"], line["start"]), {**line, "replies": {}})
+        one |= {**line, "replies": one["replies"] | line["replies"]}
+    return [found[key] for key in sorted(found)]

@@ -16,8 +16,10 @@ from typer.testing import CliRunner
 from ferero.cli import _app as cli
 from ferero.errors import InputError
 from ferero_lab.bench.solver import bench, show
+from ferero_lab.bench.solver.best_known import read_goals
 from ferero_lab.bench.solver.summary import cell_of, failures_of, profiles_of, rows_of, tails_of
 from ferero_lab.bench.solver.tables import outcomes, verdicts
+from ferero_lab.bench.solver.trial import merged, wanted
 from ferero_lab.bench.solver.verdicts import PLANTED, PlantedKind, bench_verdicts, plant, verdict_of
 
 
@@ -61,6 +63,16 @@ def test_bars_are_the_better_of_the_rivals() -> None:
     assert (rows["solved"].value, rows["solved"].bar, rows["solved"].passed) == (0.75, 0.75, True)
     assert (rows["evaluations, median"].bar, rows["evaluations, median"].passed) == (12, True)
     assert rows["time over SLSQP, median"].passed is False
+
+
+def test_lines_of_one_trial_are_merged_and_what_they_lack_is_wanted() -> None:
+    goal = next(goal for goal in read_goals() if goal.problem == "VU1")
+    first, second = (trial(goal.key, **{name: (True, 5, 0.1)}) for name in ("SLSQP", "trust-constr"))
+    (both,) = merged([first, second])
+    assert list(both["replies"]) == ["SLSQP", "trust-constr"]
+    assert wanted(goal, 0, ("ferero", "SLSQP", "trust-constr"), [first]) == [("ferero",), ("trust-constr",)]
+    assert wanted(goal, 0, ("SLSQP", "trust-constr"), [both]) == []
+    assert wanted(goal, 1, ("SLSQP", "trust-constr"), [both]) == [("SLSQP",)]
 
 
 def test_failures_tails_and_profiles() -> None:
