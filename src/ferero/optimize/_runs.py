@@ -37,7 +37,7 @@ class Runs:
         rejections: in a row; iterations: accepted steps; evaluations: (P,).
         polished: steps taken although their effect was below rounding; wasted: steps not taken; (P,).
         restorations: how often a point that meets the constraints was searched for and found, (P,).
-        raised_at: the iteration of the last rise of the price, (P,).
+        raised_at: the iteration of the last rise of the price; lowered: how often it fell; (P,).
         held: parameters that the last proposal kept at a bound, (P, n); None without bounds.
         order_values, constraint_values, violation, value: of the merit here, after `measure`.
         noise: differences of the merit that mean nothing, (P,).
@@ -75,6 +75,7 @@ class Runs:
         self.iterations = np.zeros(P, dtype=np.int64)
         self.polished = np.zeros(P, dtype=np.int64)
         self.wasted = np.zeros(P, dtype=np.int64)
+        self.lowered = np.zeros(P, dtype=np.int64)
         self.restorations = np.zeros(P, dtype=np.int64)
         self.raised_at = np.full(P, -1)
         self.evaluations = np.full(P, 1 + evaluator.gradient_cost)
