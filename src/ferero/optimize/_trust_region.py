@@ -148,7 +148,7 @@ def _may_polish(runs: Runs, proposal: Proposal) -> Mask:
 
 def _relative_violation(runs: Runs, atol: float) -> Array:
     """The violations beyond ``atol``, relative to the size of their rows, (P, k_c)."""
-    if not runs.violation.shape[1]:
+    if not runs.violation.any():
         return runs.violation
     beyond = runs.violation
     if atol:
@@ -215,7 +215,10 @@ def _raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float
 
 def _needs_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
     """Runs nearly stationary under the present price, with a violation that the step would not reduce."""
-    unreduced = (measures.feasibility > tol) & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
+    unmet = measures.feasibility > tol
+    if not unmet.any():
+        return unmet
+    unreduced = unmet & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
     threshold = np.where(runs.merit.price > 0, NEARLY_STATIONARY, WITHOUT_PRICE)
     has_moved = runs.iterations > runs.raised_at
     return np.asarray(unreduced & (measures.balance <= threshold) & has_moved & ~runs.correcting)
@@ -223,6 +226,8 @@ def _needs_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol:
 
 def _would_violate(runs: Runs, proposal: Proposal, tol: float) -> Mask:
     """Runs whose step would violate a constraint further: the price is too low."""
+    if not proposal.left.any():
+        return np.zeros(len(runs), dtype=bool)
     worse = proposal.left > (1.0 + tol) * runs.violation.sum(axis=-1) + tol
     return np.asarray(worse & (runs.merit.price > 0) & ~runs.correcting)
 
@@ -241,6 +246,8 @@ def _drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
     size = part.sum(axis=-1)
     cancelled = np.abs(proposal.weights).max(axis=-1) <= HELD * size
     held = part > HELD * size[:, None]
+    if not cancelled.any():
+        return False
     others = ((runs.merit.order != 0).any(axis=-1) & ~held).any(axis=-1)
     settled = proposal.predicted <= np.sqrt(EPSILON) * runs.merit.magnitude(runs.losses)
     drop = cancelled & others & settled
