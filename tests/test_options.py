@@ -302,6 +302,10 @@ def losses_of_array(x: np.ndarray) -> np.ndarray:
     return (SIZES * (torch.from_numpy(x) - CENTRES).square().sum(dim=-1)).exp().numpy()
 
 
+ALONE: dict[str, Any] = {"jac": doubled, "lower": [-1.0, 0.0, 0.0], "max_iter": 2, **NAMES}
+ALONE |= {"bounds": [(-1, 0.5)] * 3, "constraints": LinearConstraint(np.ones((1, 3)), 2.0, 2.0)}
+options("payoff", partial(ferero.payoff, losses_at, X0), **ALONE)
+options("payoff", partial(ferero.payoff, lambda x: losses_at(x).exp(), X0), tol=1e-2)
 START = {"fun": losses_of_array, "x0": X0.numpy(), "max_iter": 3}
 options("minimize", partial(ferero.minimize, losses_at, X0, MIXED), atol=0.1)
 options("minimize_many", partial(minimize_many, losses_at, X0, [MIXED, MIXED]), atol=0.1)

@@ -4,6 +4,19 @@ from ferero.optimize._box import Bounds
 from ferero.optimize._certificate import KKT, certify
 from ferero.optimize._constraint_rows import Constraints
 from ferero.optimize._minimize import minimize, minimize_many
+from ferero.optimize._payoff import Payoff, payoff
 from ferero.optimize._result import History, Progress, Result
 
-__all__ = ["KKT", "Bounds", "Constraints", "History", "Progress", "Result", "certify", "minimize", "minimize_many"]
+__all__ = [
+    "KKT",
+    "Bounds",
+    "Constraints",
+    "History",
+    "Payoff",
+    "Progress",
+    "Result",
+    "certify",
+    "minimize",
+    "minimize_many",
+    "payoff",
+]

@@ -18,6 +18,8 @@ __all__ = ["DenseMetric", "Face", "LimitedMetric", "Metric", "make_metric"]
 
 DENSE_LIMIT = 400  # parameters up to which the metric is kept as a matrix
 MEMORY = 20  # steps that are remembered beyond that
+REMEMBERED = 5_000_000  # numbers in them; beyond that fewer, but no less than LEAST_MEMORY
+LEAST_MEMORY = 5
 TOO_LONG = 0.1  # the metric is shrunk where the curvature along a step asks for less than this share of its length
 DAMPING = 0.2  # Powell's: the curvature kept is at least this share of the metric's own
 
@@ -163,23 +165,32 @@ class LimitedMetric:
 
     def __init__(self, runs: int, parameters: int) -> None:
         self.is_scaled: Mask = np.zeros(runs, dtype=bool)
-        self._steps: Array = np.zeros((runs, MEMORY, parameters))
-        self._changes: Array = np.zeros((runs, MEMORY, parameters))
-        self._inverse: Array = np.zeros((runs, MEMORY))  # 1 / s.y; zero where nothing is remembered
+        memory = max(min(MEMORY, REMEMBERED // parameters), LEAST_MEMORY)
+        self._steps: Array = np.zeros((runs, memory, parameters))
+        self._changes: Array = np.zeros((runs, memory, parameters))
+        self._inverse: Array = np.zeros((runs, memory))  # 1 / s.y; zero where nothing is remembered
         self._scale: Array = np.ones(runs)
 
     def apply(self, jacobian: Array) -> Array:
-        """``J M``, (P, m, n)."""
-        q = jacobian.copy()
-        shares = np.zeros((MEMORY, *jacobian.shape[:2]))
-        for j in reversed(range(MEMORY)):
-            shares[j] = self._inverse[:, j, None] * (q @ self._steps[:, j, :, None])[:, :, 0]
-            q -= shares[j][:, :, None] * self._changes[:, j, None, :]
-        q *= self._scale[:, None, None]
-        for j in range(MEMORY):
-            back = self._inverse[:, j, None] * (q @ self._changes[:, j, :, None])[:, :, 0]
-            q += (shares[j] - back)[:, :, None] * self._steps[:, j, None, :]
-        return q
+        """``J M``, (P, m, n), by the compact form: two products with all steps at once instead of two for each.
+
+        With ``R`` the upper triangle of ``S Y^T`` and ``D`` its diagonal, rows of S and Y the steps and changes,
+        ``M = g I + [S; g Y]^T [R^-T (D + g Y Y^T) R^-1, -R^-T; -R^-1, 0] [S; g Y]``.
+        """
+        out = self._scale[:, None, None] * jacobian
+        for run in np.flatnonzero(self._inverse.any(axis=1)):
+            used = slice(int(np.flatnonzero(self._inverse[run])[0]), None)
+            kept = self._inverse[run, used] > 0
+            S, Y, g = self._steps[run, used], self._changes[run, used], self._scale[run]
+            if not kept.all():
+                S, Y = S[kept], Y[kept]
+            products = S @ Y.T
+            R, D = np.triu(products), np.diag(products.diagonal())
+            along, across = S @ jacobian[run].T, g * (Y @ jacobian[run].T)
+            first = np.linalg.solve(R, along)
+            second = np.linalg.solve(R.T, (D + g * (Y @ Y.T)) @ first - across)
+            out[run] += second.T @ S - g * (first.T @ Y)
+        return out
 
     def update(self, runs: Mask, step: Array, change: Array, image: Array) -> None:
         """Remember the masked runs' steps, forgetting their oldest."""

@@ -16,6 +16,7 @@ __all__ = ["Runs", "norms_of", "reaches_of"]
 
 FIRST_SHARE = 0.3  # of the first length scale that the first radius takes
 BOX_SHARE = 0.5  # of the box's diagonal that the first radius is at most
+COLUMN_LIMIT = 20_000  # parameters up to which each one's own slope is judged; more would cost further passes
 BLIND_STEPS = 12  # longer and longer ones, before a plateau counts as one
 
 
@@ -37,7 +38,7 @@ class Runs:
         rejections: in a row; iterations: accepted steps; evaluations: (P,).
         polished: steps taken although their effect was below rounding; wasted: steps not taken; (P,).
         restorations: how often a point that meets the constraints was searched for and found, (P,).
-        raised_at: the iteration of the last rise of the price, (P,).
+        raised_at: the iteration of the last rise of the price; lowered: how often it fell; (P,).
         held: parameters that the last proposal kept at a bound, (P, n); None without bounds.
         order_values, constraint_values, violation, value: of the merit here, after `measure`.
         noise: differences of the merit that mean nothing, (P,).
@@ -60,7 +61,10 @@ class Runs:
         self.first_points, self.first_losses = points, losses
         self.low, self.high = losses.copy(), losses.copy()
         self.largest, self.largest_order = np.zeros_like(losses), np.zeros(merit.asked.shape[:2])
-        self.columns = np.zeros_like(points)
+        self.columns = np.zeros_like(points) if n <= COLUMN_LIMIT else np.ones((P, n))
+        self._is_plain = merit.asked.shape[1:] == (losses.shape[1],) * 2 and bool(
+            (merit.asked == np.eye(losses.shape[1])).all()
+        )
         self.reach = _reach(points)
         self.take(jacobian)
         self.box, self._errors, self._in_x, self._rounding = box, errors, in_x, 4.0 * evaluator.precision
@@ -75,6 +79,7 @@ class Runs:
         self.iterations = np.zeros(P, dtype=np.int64)
         self.polished = np.zeros(P, dtype=np.int64)
         self.wasted = np.zeros(P, dtype=np.int64)
+        self.lowered = np.zeros(P, dtype=np.int64)
         self.restorations = np.zeros(P, dtype=np.int64)
         self.raised_at = np.full(P, -1)
         self.evaluations = np.full(P, 1 + evaluator.gradient_cost)
@@ -98,8 +103,10 @@ class Runs:
         """The gradients of the current points, (P, m, n)."""
         self.jacobian, self.norms = jacobian, norms_of(jacobian)
         self.largest = np.maximum(self.largest, self.norms)
-        self.largest_order = np.maximum(self.largest_order, norms_of(self.merit.asked @ jacobian))
-        self.columns = np.maximum(self.columns, relative_columns(jacobian, self.norms))
+        asked = self.norms if self._is_plain else norms_of(self.merit.asked @ jacobian)
+        self.largest_order = np.maximum(self.largest_order, asked)
+        if jacobian.shape[-1] <= COLUMN_LIMIT:
+            self.columns = np.maximum(self.columns, relative_columns(jacobian, self.norms))
         self.low, self.high = np.minimum(self.low, self.losses), np.maximum(self.high, self.losses)
 
     def seen(self, i: int) -> Seen:

@@ -36,6 +36,8 @@ RESET_SHARE = 1e-2  # of the first radius, after the metric was reset
 NEARLY_STATIONARY = 1e-3  # relative stationarity at which an unmet constraint raises its price
 WITHOUT_PRICE = 1e-4  # the same for a line that has none yet
 PRICE_GROWTH = 10.0
+MULTIPLIERS = 2.0  # times the largest multiplier that a price may fall to
+MOST_LOWERED = 8  # times that it may
 HIGHEST_PRICE = 1e8
 STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which a search for the smallest one begins
 SMALLEST_VIOLATION = 1e-4  # the same where that search may end
@@ -146,7 +148,7 @@ def _may_polish(runs: Runs, proposal: Proposal) -> Mask:
 
 def _relative_violation(runs: Runs, atol: float) -> Array:
     """The violations beyond ``atol``, relative to the size of their rows, (P, k_c)."""
-    if not runs.violation.shape[1]:
+    if not runs.violation.any():
         return runs.violation
     beyond = runs.violation
     if atol:
@@ -213,7 +215,10 @@ def _raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float
 
 def _needs_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
     """Runs nearly stationary under the present price, with a violation that the step would not reduce."""
-    unreduced = (measures.feasibility > tol) & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
+    unmet = measures.feasibility > tol
+    if not unmet.any():
+        return unmet
+    unreduced = unmet & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
     threshold = np.where(runs.merit.price > 0, NEARLY_STATIONARY, WITHOUT_PRICE)
     has_moved = runs.iterations > runs.raised_at
     return np.asarray(unreduced & (measures.balance <= threshold) & has_moved & ~runs.correcting)
@@ -221,6 +226,8 @@ def _needs_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol:
 
 def _would_violate(runs: Runs, proposal: Proposal, tol: float) -> Mask:
     """Runs whose step would violate a constraint further: the price is too low."""
+    if not proposal.left.any():
+        return np.zeros(len(runs), dtype=bool)
     worse = proposal.left > (1.0 + tol) * runs.violation.sum(axis=-1) + tol
     return np.asarray(worse & (runs.merit.price > 0) & ~runs.correcting)
 
@@ -239,6 +246,8 @@ def _drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
     size = part.sum(axis=-1)
     cancelled = np.abs(proposal.weights).max(axis=-1) <= HELD * size
     held = part > HELD * size[:, None]
+    if not cancelled.any():
+        return False
     others = ((runs.merit.order != 0).any(axis=-1) & ~held).any(axis=-1)
     settled = proposal.predicted <= np.sqrt(EPSILON) * runs.merit.magnitude(runs.losses)
     drop = cancelled & others & settled
@@ -447,6 +456,8 @@ def _try(search: Search, runs: Runs, proposal: Proposal, measures: Measures) -> 
         actual = runs.value - runs.merit.value(losses)
     actual[~np.isfinite(actual)] = -np.inf
     accepted = (actual >= ACCEPTED_SHARE * proposal.predicted) & (actual > 0)
+    if not accepted.all() and runs.merit.price.any():
+        accepted |= _accept_at_lower_price(runs, proposal, losses, accepted)
     unjudged = (proposal.predicted <= runs.noise) & (np.abs(actual) <= NOISES * runs.noise) & runs.metric.is_scaled
     if unjudged.any():
         accepted |= unjudged
@@ -465,6 +476,30 @@ def _try(search: Search, runs: Runs, proposal: Proposal, measures: Measures) -> 
     if stop := search.on_round(Round(runs.ids, accepted, *parts)):
         return dict.fromkeys(range(len(runs)), stop)
     return done
+
+
+def _accept_at_lower_price(runs: Runs, proposal: Proposal, losses: Array, accepted: Mask) -> Mask:
+    """Rejected steps that pass with a price of twice the largest multiplier, which then becomes the price.
+
+    A price far above the multipliers makes the curvature of a constraint count for more than it does in the model, and
+    each step along it is rejected. A price may fall only so often, so that no cycle is possible.
+    """
+    merit = runs.merit
+    needed = MULTIPLIERS * np.abs(proposal.constraint_part).max(axis=-1, initial=0.0)
+    lower = ~accepted & (needed > 0) & (needed < merit.price) & (runs.lowered < MOST_LOWERED) & ~runs.correcting
+    if not lower.any():
+        return np.asarray(lower)
+    violation = runs.violation.sum(axis=-1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        ahead = merit.violation(merit.constraint_values(losses)).sum(axis=-1)
+        fall = runs.value - merit.price * violation - merit.worst(merit.order_values(losses))
+        actual = fall + needed * (violation - ahead)
+    predicted = proposal.predicted + (merit.price - needed) * (proposal.left - violation)
+    passes = lower & (predicted > runs.noise) & (actual >= ACCEPTED_SHARE * predicted)
+    if passes.any():
+        merit.price = np.where(passes, needed, merit.price)
+        runs.lowered = runs.lowered + passes
+    return np.asarray(passes)
 
 
 def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accepted: Mask) -> None:
