@@ -3,7 +3,9 @@
 Each loss alone is minimised in the box from several starts (the payoff table), which gives ideal and span. Rays, levels
 and directions are seeded. The best answer of a goal is the least objective that SLSQP, IPOPT and ferero find from 16, 8
 and 4 starts at tight tolerances and that keeps every constraint to 1e-7; where a paper says which values some variables
-have at its optima, half of the starts have them. Goals for which nobody finds a feasible point are left out.
+have at its optima, half of the starts have them. Goals for which nobody finds a feasible point are left out. Answers
+that a trial beat were searched for again, from more starts (KW2, OSY) or on the front that the paper gives (ZDT6);
+``found_by`` says so.
 
 To make them anew (two cores, some ten minutes)::
 
