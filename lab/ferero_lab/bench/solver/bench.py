@@ -7,7 +7,6 @@ each trial as it is done; the same command then goes on.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ import torch
 from ferero.errors import InputError
 from ferero_lab.bench.measure import result_of
 from ferero_lab.bench.solver.registry import ProblemHalf
-from ferero_lab.bench.solver.solvers import available, offers
+from ferero_lab.bench.solver.solvers import SOLVERS, available, offers
 from ferero_lab.bench.solver.summary import cells_of, failures_of, profiles_of, rows_of, tails_of
 from ferero_lab.bench.solver.trial import STARTS, goals_of_half, merged, run_trial, wanted
 from ferero_lab.bench.solver.verdicts import PLANTED, bench_verdicts, verdict_of
@@ -33,6 +32,8 @@ VERDICTS = 2000
 """Random problems with known answers."""
 
 _FIRST_SEED = {"tune": 0, "report": 1_000_000}
+
+_NONE = {"seconds": 0.0}  # of a solver that did not try
 
 Progress = Callable[[str], Callable[[], None]]
 
@@ -57,7 +58,8 @@ def run(
         solvers: names; all that are installed if None.
 
     Returns:
-        Plain data: rows with bars, the cells, profiles, failures, tails, verdicts, seconds, environment, date.
+        Plain data: rows with bars, the cells, profiles, failures, tails, verdicts, seconds of each solver over all
+        trials, environment, date.
 
     Raises:
         InputError: for a half that there is not.
@@ -69,7 +71,6 @@ def run(
     known = [] if lines is None else read_lines(lines)
     names = available() if solvers is None else tuple(solvers)
     pieces = [*_trials(quick, chosen, names, known), *_verdicts(quick, chosen, known)]
-    begin = time.perf_counter()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -82,7 +83,6 @@ def run(
         "half": half,
         "solvers": list(names),
         "jobs": jobs or 1,
-        "seconds": {"all": time.perf_counter() - begin},
     }
 
 
@@ -121,6 +121,7 @@ def _result(quick: bool, known: list[Any]) -> dict[str, Any]:
         "profiles": profiles_of(trials),
         "failures": failures_of(trials),
         "tails": tails_of(trials),
+        "seconds": {name: sum(line["replies"].get(name, _NONE)["seconds"] for line in trials) for name in SOLVERS},
         "false_verdicts": [line for line in verdicts if _is_false(line)],
     }
 
