@@ -17,7 +17,7 @@ from ferero.errors import InputError
 __all__ = ["Bounds", "Box", "choose_scale", "read_bounds", "read_scale"]
 
 IDLE = 1e-12  # of the largest share of a gradient: parameters with less are at rest, and keep their unit
-UNLIKE = 1e3  # shares of gradients that differ by more than this are made alike
+UNLIKE = 1e3  # shares of gradients that differ by more than this, times n, are made alike
 STEEP = 30.0  # times the typical slope over the box: a width with more is no unit
 
 Bounds: TypeAlias = "scipy.optimize.Bounds | Sequence[tuple[float | None, float | None]] | ArrayLike"
@@ -146,7 +146,7 @@ def choose_scale(box: Box | None, given: Array | None, points: Array, jacobian: 
     """The unit of each parameter in which the search runs, powers of two, (n,).
 
     As given. Otherwise the width of its bounds, less where its slope over that width is far above the others'; without
-    bounds 1, unless shares of the gradients differ by more than a thousand: then what makes them alike.
+    bounds 1, unless shares of the gradients differ by more than a thousand n: then what makes them alike.
 
     Args:
         box: the bounds.
@@ -163,7 +163,7 @@ def choose_scale(box: Box | None, given: Array | None, points: Array, jacobian: 
     if not matters.any():
         return np.ones(len(share))
     if box is None:
-        if share[matters].max() <= UNLIKE * share[matters].min():
+        if share[matters].max() <= UNLIKE * len(share) * share[matters].min():  # one of many may be small by chance
             return np.ones(len(share))
         return power_of_two(np.where(matters, share.max() / np.where(matters, share, 1.0), 1.0))
     size = np.abs(points).max(axis=0)

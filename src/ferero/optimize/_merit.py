@@ -193,6 +193,7 @@ def _unit(rows: Array) -> Array:
 
 FIRST_PRICE = 1.0  # of a relative violation against a relative improvement; rays start with none
 LINE_PRICE = 0.1  # of equalities that describe a line: with none bent fronts lead far off it, with 1 steps are short
+LINE_IN_X = 1e-3  # the same beside constraints in x, which need a price from the start
 REACH = 1.0  # of the parameters' size: the change of x over which a loss without another scale is measured
 
 
@@ -270,7 +271,7 @@ def build_merit(
             origin[i, :m], rates[i, :k] = aligned
             is_priced = c.in_x.any() or p.at_most is not None
             price[i] = FIRST_PRICE if is_priced else 0.0 if p.ray is not None else LINE_PRICE
-            in_line = LINE_PRICE if is_priced and p.at_most is None else 1.0
+            in_line = LINE_IN_X if is_priced and p.at_most is None else 1.0
         else:
             rates[i, :k], follows[i] = _proportional(A, losses[i, :m] - lower, domain)
             if len(c.rows):

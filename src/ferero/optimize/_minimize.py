@@ -120,9 +120,9 @@ def minimize(
         >>> r = ferero.minimize(fun, torch.tensor([3.0, -2.0]), ferero.Preference.ray([1.0, 2.0]))
         >>> r.status, round(float(r.losses[1] / r.losses[0]), 4)
         ('converged', 2.0)
-        >>> r = ferero.minimize(fun, torch.zeros(2), ferero.Preference.ray([1.0, 2.0]), bounds=[(0, 1), (0.1, 1)])
+        >>> r = ferero.minimize(fun, torch.zeros(2), ferero.Preference.ray([1.0, 3.0]), bounds=[(0, 1), (0.5, 1)])
         >>> r.status, float(r.x[1])
-        ('converged', 0.1...)
+        ('converged', 0.5)
     """
     options = _Options(
         bounds=bounds,
