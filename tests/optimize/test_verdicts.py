@@ -9,6 +9,8 @@ import pytest
 import torch
 from tests.optimize.known_answers import known_answer
 
+import ferero
+from ferero.errors import InputError, UnsupportedError
 from ferero.optimize import certify, minimize
 from ferero.preference import Preference, objectives
 
@@ -163,3 +165,16 @@ def test_the_time_limit_ends_a_run_with_its_best_point() -> None:
     found = minimize(fun, torch.tensor([-1.2, 1.0]).double(), Preference(F, minimize=F.a), time_limit=1e-6)
     assert (found.status, found.iterations <= 1) == ("max_iter", True)
     assert "time_limit was reached" in found.message
+
+
+def test_an_upper_limit_is_refused_where_nothing_searches_for_it() -> None:
+    asked = Preference.ray([1.0, 2.0], at_most=True)
+    for refused in (
+        lambda: ferero.Steer(asked),
+        lambda: ferero.solve_subprogram(asked, [1.0, 1.0], np.eye(2)),
+        lambda: minimize(lambda x: x[:2] ** 2, torch.ones(2), asked, step=0.05),
+    ):
+        with pytest.raises(UnsupportedError, match="at_most=True"):
+            refused()
+    with pytest.raises(InputError, match="vector: expected positive components with at_most=True"):
+        Preference.ray([1.0, 0.0], at_most=True)
