@@ -16,6 +16,7 @@ from typing import Any
 
 from pages import fill, markdown
 
+from ferero_lab.bench.solver.tables import outcomes, verdicts
 from ferero_lab.bench.tasks.tables import comparison, parts, variants
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,7 @@ COMMANDS = {
     "methods": "ferero bench methods",
     "methods-step-h200": "python -m ferero_lab.bench.step_cost stepper",
     "quick-times": "benchmarks/quick_times.py DATA",
+    "solver": "ferero bench solver",
     "speech-alphabets": "benchmarks/data_table.py DATA",
     "steer": "ferero bench steer",
     "steer-cost-cpu": "python -m ferero_lab.bench.step_cost steer",
@@ -247,6 +249,31 @@ def core_table(result: dict[str, Any]) -> str:
                       f"Badly scaled subprograms that the exact solver missed: {failed:g} of 3,000.", ""])  # fmt: skip
 
 
+def solver_table(all_results: Mapping[str, Result]) -> str:
+    """Solved, evaluations and time for each family and kind, beside SLSQP, IPOPT and trust-constr."""
+    return markdown(*outcomes(all_results["solver"]["cells"]))
+
+
+def solver_bars(all_results: Mapping[str, Result]) -> str:
+    """Every bar of the solver with what was measured, the missed ones too."""
+    rows = [row for row in all_results["solver"]["rows"] if not row["group"].startswith("verdicts")]
+    lines = [
+        [f"{row['group']}: {row['measure']}", f"{row['value']:.3g}", f"{row['bar']:.3g}", _missed(row), row["note"]]
+        for row in rows
+        if row["bar"] is not None
+    ]
+    return markdown(("", "ferero", "goal", "", "over"), lines)
+
+
+def _missed(row: Mapping[str, Any]) -> str:
+    return "" if row["passed"] else "**missed**"
+
+
+def verdicts_table(all_results: Mapping[str, Result]) -> str:
+    """False verdicts on random problems."""
+    return markdown(*verdicts(all_results["solver"]["rows"]))
+
+
 def steering_table(results: list[dict[str, Any]]) -> str:
     """Every bar of steering with what was measured, the missed ones too."""
     lines = ["| steering | measured | bar | |", "|---|---|---|---|"]
@@ -301,6 +328,9 @@ PAGES: dict[str, dict[str, Callable[[Mapping[str, Result]], str]]] = {
     "docs/benchmarks.md": {
         "headlines": headlines_table,
         "core": lambda found: core_table(found["core"]),
+        "solver": solver_table,
+        "bars": solver_bars,
+        "verdicts": verdicts_table,
         "steering": lambda found: steering_table([found[name] for name in STEER_FILES]),
         "cooper": cooper_tables,
         "import": import_table,

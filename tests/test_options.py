@@ -32,6 +32,7 @@ import torch
 from matplotlib import pyplot
 from matplotlib.lines import Line2D
 from rich.console import Console
+from scipy.optimize import LinearConstraint
 from torch import distributed, nn
 
 import ferero
@@ -236,6 +237,7 @@ F = ferero.objectives("a", "b", "c")
 NAMES, ROW = {"names": ["x", "y", "z"]}, [[1.0, -1.0, 0.0]]
 options("Preference", partial(Preference, F), constraints=[F.a <= 1], minimize=F.a, cone=NARROW)
 options("Preference.ray", partial(Preference.ray, [1.0, 2.0, 3.0]), through=[1.0, 0.0, 0.0], cone=NARROW, **NAMES)
+options("Preference.ray", partial(Preference.ray, [1.0, 2.0, 3.0]), at_most=True)
 options("Preference.from_weights", partial(Preference.from_weights, [1.0, 2.0, 3.0]), cone=NARROW, **NAMES)
 options("Preference.between", partial(Preference.between, [1.0, 2.0, 3.0], [0.0, 0.0, 1.0]), cone=NARROW, **NAMES)
 options("Preference.pareto", partial(Preference.pareto, 3), cone=NARROW, **NAMES)
@@ -293,11 +295,34 @@ def stop(progress: Any) -> None:
 
 
 SEARCH: dict[str, Any] = {"method": ferero.SmoothTchebycheff(), "step": 0.05, "max_iter": 2, "tol": 1e-2}
-SEARCH |= {"jac": doubled, "lower": [-1.0, 0.0, 0.0]}
+SEARCH |= {"jac": doubled, "lower": [-1.0, 0.0, 0.0], "x_scale": [1.0, 8.0, 1.0], "noise": 1.0, "time_limit": 1e-9}
+SEARCH |= {"bounds": [(-1, 1)] * 3, "constraints": LinearConstraint(np.ones((1, 3)), 1.0, 1.0)}
+BOUNDED: dict[str, Any] = {
+    "bounds": [(2, 3), (-1, 3), (0, 3)],
+    "constraints": LinearConstraint(np.ones((1, 3)), 1.0, 1.0),
+}
+BOUNDED |= {"x_scale": [1.0, 8.0, 1.0], "atol": 10.0}
 options("minimize", partial(ferero.minimize, losses_at, X0, PLAIN, max_iter=20), callback=stop, **SEARCH)
 options("minimize_many", partial(minimize_many, losses_at, X0, [RAY, PLAIN], max_iter=20), **SEARCH)
 options("trace", lambda **how: ferero.trace(losses_at, X0, [RAY, PLAIN], **SHORT | how).results, **SEARCH)
-options("certify", partial(ferero.certify, losses_at, X0, PLAIN), x0=1e6 * X0, jac=doubled)
+options("certify", partial(ferero.certify, losses_at, X0, MIXED), x0=1e6 * X0, jac=doubled, **BOUNDED)
+
+
+def losses_of_array(x: np.ndarray) -> np.ndarray:
+    return (SIZES * (torch.from_numpy(x) - CENTRES).square().sum(dim=-1)).exp().numpy()
+
+
+ALONE: dict[str, Any] = {"jac": doubled, "lower": [-1.0, 0.0, 0.0], "max_iter": 2, **NAMES}
+ALONE |= {"bounds": [(-1, 0.5)] * 3, "constraints": LinearConstraint(np.ones((1, 3)), 2.0, 2.0)}
+options("payoff", partial(ferero.payoff, losses_at, X0), **ALONE)
+options("payoff", partial(ferero.payoff, lambda x: losses_at(x).exp(), X0), tol=1e-2)
+START = {"fun": losses_of_array, "x0": X0.numpy(), "max_iter": 3}
+options("minimize", partial(ferero.minimize, losses_at, X0, MIXED), atol=0.1)
+options("minimize_many", partial(minimize_many, losses_at, X0, [MIXED, MIXED]), atol=0.1)
+options("trace", lambda **how: ferero.trace(losses_at, X0, [MIXED, MIXED], **how).results, atol=0.1)
+options("minimize", partial(ferero.minimize, **START, preference=RAY), diff_step=1e-2)
+options("minimize_many", partial(minimize_many, **START, preferences=[RAY]), diff_step=1e-2)
+options("trace", lambda **how: ferero.trace(**START, preferences=[RAY], **how).results, diff_step=1e-2)
 
 
 def of_search(kind: Any, preference: Preference = RAY, **values: Any) -> None:
@@ -623,6 +648,8 @@ def losses(x):
 def either(x):
     kind = type(x).__name__
     return x[:2] ** 2 + (1.0 if kind == "ndarray" else 2.0)
+
+sum_is_one = {"type": "eq", "fun": lambda x: x.sum() - 1}
 """
 
 
@@ -640,7 +667,7 @@ def solve(function: str = "losses", **flags: Any) -> Any:
 options(
     "solve", solve, **{"preference": "ray 1 3", "x0": "3,3", "names": "u,v", "step": 0.01, "max_iter": 1, "tol": 0.1}
 )
-options("solve", solve, json=True, out="out")
+options("solve", solve, json=True, out="out", bounds="0:0.5", constraints="sum_is_one")
 options("solve", partial(solve, x0=None), n=3)
 options("solve", partial(solve, x0=None, n=2), seed=1)
 options("solve", partial(solve, "either"), numpy=True)

@@ -126,7 +126,10 @@ def test_the_third_loss_is_read_from_below() -> None:
 
 PAINTERS = [
     *(ROOT / "src/ferero/plot").glob("*.py"),
-    *(ROOT / f"benchmarks/{name}.py" for name in ("preference_pictures", "front_picture", "methods_picture")),
+    *(
+        ROOT / f"benchmarks/{name}.py"
+        for name in ("preference_pictures", "front_picture", "methods_picture", "solver_picture")
+    ),
     ROOT / "benchmarks/legend_picture.py",
 ]
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-_BENCHES = "core, steer, methods or tasks"
+_BENCHES = "core, steer, methods, tasks or solver"
+_BENCH_OPTIONS = {"tasks": {"rivals", "lines", "jobs", "forms"}, "solver": {"lines", "jobs", "half"}}
 _HOUR = 3600.0
 
 
@@ -150,10 +151,13 @@ def bench(
     out: Annotated[Path | None, typer.Option(help="Write the figures to this JSON file.")] = None,
     rivals: Annotated[bool, typer.Option("--rivals", help="tasks: train the rivals again, too (hours).")] = False,
     lines: Annotated[
-        Path | None, typer.Option(help="tasks: a folder that keeps each cell; the same command then goes on.")
+        Path | None, typer.Option(help="tasks, solver: a folder that keeps each cell; the same command then goes on.")
     ] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="tasks: processes; as many as cores by default.")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Processes; as many as cores (tasks) or one (solver) by default.")
+    ] = None,
     form: Annotated[list[str] | None, typer.Option(help="tasks: only this form, such as 'as it is'; repeat.")] = None,
+    half: Annotated[str | None, typer.Option(help="solver: of the problems, report (the default) or tune.")] = None,
     json: JsonOption = False,
 ) -> None:
     """Measures what is promised, beside what others do."""
@@ -162,11 +166,9 @@ def bench(
     with sentences(kept):
         from ferero_lab.report import write_file
 
-        options = {"rivals": rivals or None, "lines": lines, "jobs": jobs, "forms": form or None}
+        options = {"rivals": rivals or None, "lines": lines, "jobs": jobs, "forms": form or None, "half": half}
         given = {option: value for option, value in options.items() if value is not None}
-        if given and name != "tasks":
-            option = next(iter(given)).removesuffix("s") if form else next(iter(given))
-            raise InputError(f"--{option}: only bench tasks has this option, found bench {name}; leave it out.")
+        _check_bench_options(name, given)
         module = _bench_module(name)
         columns = (
             TextColumn("{task.description}"),
@@ -188,6 +190,15 @@ def _next_part(bar: Progress, title: str) -> Callable[[], None]:
     for task in bar.tasks:
         bar.stop_task(task.id)
     return partial(bar.advance, bar.add_task(title, total=None))
+
+
+def _check_bench_options(name: str, given: dict[str, Any]) -> None:
+    for option in given:
+        having = [bench for bench, options in _BENCH_OPTIONS.items() if option in options]
+        if name not in having:
+            flag, verb = option.removesuffix("s") if option == "forms" else option, "have" if having[1:] else "has"
+            benches = " and ".join(f"bench {bench}" for bench in having)
+            raise InputError(f"--{flag}: only {benches} {verb} this option, found bench {name}; leave it out.")
 
 
 def _bench_module(name: str) -> Any:

@@ -37,7 +37,7 @@ from ferero.methods import (
     SmoothTchebycheff,
     Tchebycheff,
 )
-from ferero.optimize import KKT, Progress, Result, certify, minimize
+from ferero.optimize import KKT, Payoff, Progress, Result, certify, minimize, payoff
 from ferero.preference import Preference, objectives, spread
 from ferero.subprogram import Solution, solve_subprogram
 from ferero.training import Controller, Report, Steer, Stepped, Stepper, evaluate
@@ -62,6 +62,7 @@ __all__ = [
     "Front",
     "LinearScalarization",
     "Observation",
+    "Payoff",
     "Preference",
     "Progress",
     "Report",
@@ -80,6 +81,7 @@ __all__ = [
     "minimize",
     "nondominated",
     "objectives",
+    "payoff",
     "ray_error",
     "relative_loss_profile",
     "solve_subprogram",

@@ -63,7 +63,8 @@ def test_a_violated_inequality_counts_as_feasibility_alone() -> None:
         return torch.stack([x.square().sum(), (x - 1).square().sum()])
 
     f = objectives("a", "b")
-    kkt = certify(fun, torch.tensor([0.28], dtype=torch.float64), Preference(f, [f.b <= 0.5], minimize=f.a))
+    x, x0 = (torch.tensor([value], dtype=torch.float64) for value in (0.28, 9.0))
+    kkt = certify(fun, x, Preference(f, [f.b <= 0.5], minimize=f.a), x0=x0)
     assert kkt.feasibility == pytest.approx((0.72**2 - 0.5) / (0.72**2 + 0.5))
     assert kkt.stationarity < 1e-9  # the two gradients are opposite
     assert kkt.complementarity == 0

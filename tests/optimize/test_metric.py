@@ -96,7 +96,7 @@ def test_a_reset_forgets_everything_of_the_masked_runs_only(kind: type) -> None:
     metric = kind(3, 4)
     learn(metric, spd(3, 4, rng), 5, rng)
     before = matrix_of(metric, 3, 4)
-    metric.reset(np.array([False, True, False]))
+    metric.reset(np.array([False, True, False]), np.ones((3, 4)))
     after = matrix_of(metric, 3, 4)
     np.testing.assert_allclose(after[1], np.eye(4), atol=1e-12)
     np.testing.assert_array_equal(after[[0, 2]], before[[0, 2]])

@@ -255,7 +255,7 @@ def test_what_cannot_be_had_is_named_with_the_closest_point() -> None:
     result = minimize(exponential, starts("easy", 1, 3)[0], Preference(f, [f.f1 <= 0.3, f.f2 <= 0.3]))
     assert result.status == "unattainable"
     assert not result.success
-    assert "<= 0.3 (by 0.5" in result.message
+    assert "<= 0.3 (by 0.4" in result.message
     assert distance_to_front(result.losses.numpy()) < 1e-2
 
 

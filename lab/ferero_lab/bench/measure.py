@@ -30,7 +30,7 @@ __all__ = [
     "summary",
 ]
 
-PACKAGES = ("torch", "numpy", "scipy", "piqp", "clarabel", "moocore")
+PACKAGES = ("torch", "numpy", "scipy", "piqp", "clarabel", "moocore", "ipyopt")
 
 
 @dataclass(frozen=True)

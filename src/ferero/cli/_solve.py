@@ -22,7 +22,8 @@ from ferero.cli._console import JsonOption, new_console, new_table, print_json, 
 from ferero.cli._timed_result import TimedResult
 from ferero.errors import FereroError, InputError, MissingExtraError
 from ferero.optimize import minimize
-from ferero.optimize._evaluator import make_evaluator
+from ferero.optimize._box import read_bounds
+from ferero.optimize._evaluator import UserFunction, make_evaluator
 from ferero.preference import Preference
 
 __all__ = ["UserCodeError", "solve"]
@@ -45,8 +46,15 @@ def solve(
     step: Annotated[str, typer.Option(help="auto, or a fixed step such as 0.05.")] = "auto",
     max_iter: Annotated[int, typer.Option(help="The most steps.")] = 200,
     tol: Annotated[float, typer.Option(help="On each part of the certificate.")] = 1e-6,
+    bounds: Annotated[
+        str | None,
+        typer.Option(help='Of the parameters: "0:1" for all, or one each, "0:1,:5,-1:"; an open side is empty.'),
+    ] = None,
+    constraints: Annotated[
+        str | None, typer.Option(help="The name in FILE of constraints in x, as SciPy writes them: one or a list.")
+    ] = None,
     numpy: Annotated[
-        bool, typer.Option("--numpy", help="Call it with numpy arrays (or set FUNCTION.numpy = True).")
+        bool, typer.Option("--numpy", help="UserFunction it with numpy arrays (or set FUNCTION.numpy = True).")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write a report folder.")] = None,
     json: JsonOption = False,
@@ -58,11 +66,16 @@ def solve(
         function = _load_function(target)
         start = _read_start(x0, n, seed, numpy=numpy or bool(getattr(function, "numpy", False)))
         options: dict[str, Any] = {"step": _read_step(step), "max_iter": max_iter, "tol": tol}
+        in_x: dict[str, Any] = {
+            "bounds": _read_bounds(bounds, start.size if isinstance(start, np.ndarray) else start.numel()),
+            "constraints": _load_constraints(constraints, target),
+        }
         with waiting(console, "searching"):
-            named = _read_names(names, function, start)
-            answer = _solve_problem(function, start, preference, named, **options)
+            named = _read_names(names, function, start, in_x["bounds"])
+            answer = _solve_problem(function, start, preference, named, **options, **in_x)
         if write is not None:
             label = f"{Path(target.rpartition(':')[0]).name}:{target.rpartition(':')[2]}"
+            options |= {"bounds": bounds, "constraints": constraints}
             write(answer, label, preference=preference, x0=x0, n=n, seed=seed, names=named, **options)
     if json:
         print_json(answer.to_dict())
@@ -155,11 +168,51 @@ def _read_step(text: str) -> float | Literal["auto"]:
         raise InputError(f'--step: expected "auto" or a number such as 0.05, found {text!r}.') from None
 
 
-def _read_names(text: str | None, fun: Callable[[Any], Any], start: Any) -> list[str]:
+def _read_bounds(text: str | None, size: int) -> list[tuple[float | None, float | None]] | None:
+    """Pairs from "0:1,:5,-1:", or one pair for all.
+
+    Raises:
+        InputError: for anything else.
+    """
+    if text is None:
+        return None
+    parts = text.split(",")
+    if len(parts) not in (1, size):
+        raise InputError(f"--bounds: expected one pair or {size}, one a parameter, found {len(parts)}.")
+    pairs = []
+    for part in parts:
+        low, colon, high = part.partition(":")
+        try:
+            pair = tuple(float(side) if side.strip() else None for side in (low, high))
+        except ValueError:
+            pair = ()
+        if not colon or len(pair) != 2:
+            raise InputError(f'--bounds: expected lower:upper such as "0:1" or ":5", found {part!r}.')
+        pairs.append((pair[0], pair[1]))
+    return pairs * size if len(pairs) == 1 else pairs
+
+
+def _load_constraints(name: str | None, target: str) -> Any:
+    """The constraints that the user's file has under that name.
+
+    Raises:
+        InputError: where it has none.
+    """
+    if name is None:
+        return None
+    path = Path(target.rpartition(":")[0])
+    found = vars(_run_file(path)).get(name)
+    if found is None:
+        raise InputError(f"--constraints: {path} has no {name!r}; name a constraint or a list of them in it.")
+    return found
+
+
+def _read_names(text: str | None, fun: Callable[[Any], Any], start: Any, bounds: Any) -> list[str]:
     """The losses' names as given, or f1..fm for as many as the function gives at the start."""
     if text is not None:
         return [name.strip() for name in text.split(",")]
-    evaluator, points = make_evaluator(fun, start, None, 1)
+    call = UserFunction(fun, None, read_bounds(bounds, len(start)))
+    evaluator, points = make_evaluator(fun, start, None, 1, call)
     evaluator.losses(points)
     return [f"f{i + 1}" for i in range(evaluator.m)]
 
@@ -173,11 +226,15 @@ def _solve_problem(
     step: float | Literal["auto"],
     max_iter: int,
     tol: float,
+    bounds: Any,
+    constraints: Any,
 ) -> TimedResult:
     """`ferero.minimize` with the preference as text, and the time it took."""
     preference = Preference.parse(text, names=list(names))
     began = perf_counter()
-    result = minimize(fun, start, preference, step=step, max_iter=max_iter, tol=tol)
+    result = minimize(
+        fun, start, preference, step=step, max_iter=max_iter, tol=tol, bounds=bounds, constraints=constraints
+    )
     return TimedResult(result, 1e3 * (perf_counter() - began))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from ferero.errors import InputError
 from ferero.fronts._front import Front
 from ferero.fronts._read_preferences import read_preferences
 from ferero.methods import Method
-from ferero.optimize import Result, minimize_many
+from ferero.optimize import Bounds, Constraints, Result, minimize_many
 from ferero.optimize._evaluator import Function, Point
 from ferero.preference import Preference
 
@@ -25,12 +25,19 @@ def trace(
     x0: Point,
     preferences: Preference | Iterable[Preference] | ArrayLike,
     *,
+    bounds: Bounds | None = None,
+    constraints: Constraints | Sequence[Constraints] | None = None,
     method: Method[Any] | None = None,
     step: float | Literal["auto"] = "auto",
     max_iter: int = 200,
     tol: float = 1e-6,
     jac: Function | None = None,
     lower: ArrayLike | None = None,
+    x_scale: ArrayLike | None = None,
+    atol: float = 0.0,
+    diff_step: ArrayLike | None = None,
+    noise: ArrayLike | None = None,
+    time_limit: float | None = None,
 ) -> Front[Result]:
     """Runs `minimize` for each of P preferences: the same results, in a fraction of the time.
 
@@ -42,12 +49,19 @@ def trace(
         x0: one start for all, (n,), or one for each preference, (P, n). Parameters of more dimensions
             come as (P, ...).
         preferences: a list of `Preference`, a stack of them, or rays (P, m), which become `Preference.ray`.
-        method: as in `ferero.minimize`, like all that follow.
+        bounds: of the parameters, as in `ferero.minimize`, like all that follow.
+        constraints: in x.
+        method: `Ferero()` by default.
         step: "auto" or a positive number.
         max_iter: the most steps taken for each preference.
         tol: on each part of the KKT certificate.
         jac: ``jac(theta) -> (m, n)``, or None.
         lower: lower bounds of the losses, (m,) or one number.
+        x_scale: the size of a typical change of each parameter.
+        atol: violations up to this are none.
+        diff_step: the step of numpy differences, relative.
+        noise: the size of the errors in the losses.
+        time_limit: for all preferences together, in seconds.
 
     Returns:
         The `Front`; its points are in the order of the preferences.
@@ -66,7 +80,22 @@ def trace(
     given = read_preferences(preferences)
     start = _read_start(x0, len(given))
     results = minimize_many(
-        fun, start, given, method=method, step=step, max_iter=max_iter, tol=tol, jac=jac, lower=lower
+        fun,
+        start,
+        given,
+        bounds=bounds,
+        constraints=constraints,
+        method=method,
+        step=step,
+        max_iter=max_iter,
+        tol=tol,
+        jac=jac,
+        lower=lower,
+        x_scale=x_scale,
+        atol=atol,
+        diff_step=diff_step,
+        noise=noise,
+        time_limit=time_limit,
     )
     return Front.from_results(results)
 

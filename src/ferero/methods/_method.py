@@ -180,6 +180,12 @@ def check_understood(method: Any, preference: Preference) -> None:
     Raises:
         UnsupportedError: It does not.
     """
+    if any(p.at_most is not None for p in preference.members or (preference,)):
+        raise UnsupportedError(
+            "preference: a ray with at_most=True asks for the smallest t with F <= t v, which only minimize and trace "
+            'with step="auto" and method=Ferero() search for; here use Tchebycheff() or SmoothTchebycheff() with the '
+            "plain ray, or bounds on the losses."
+        )
     refusal = method.understands(preference)
     if refusal is not None:
         raise UnsupportedError(f"method: {refusal}")

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ferero._arrays import Array
+from ferero._arrays import Array, ArrayLike, Mask
 from ferero.errors import InputError
-from ferero.optimize._evaluator import Function, Point, make_evaluator
+from ferero.optimize._box import Bounds, Box, choose_scale, read_bounds, read_scale
+from ferero.optimize._conditions import Conditions, make_joint_evaluator
+from ferero.optimize._constraint_rows import Constraints, read_constraints
+from ferero.optimize._evaluator import Function, Point, UserFunction, read_starts
 from ferero.optimize._merit import held_rows
 from ferero.optimize._outcome import Seen
-from ferero.optimize._scale import SEEN_SHARE, gradient_scale, row_scale, still_counts
+from ferero.optimize._runs import norms_of, reaches_of
+from ferero.optimize._scale import (
+    SEEN_SHARE,
+    constraint_scale,
+    gradient_scale,
+    relative_columns,
+    still_counts,
+    worst_share,
+)
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
 from ferero.subprogram import Program, solve_exact
@@ -19,6 +32,7 @@ from ferero.subprogram import Program, solve_exact
 __all__ = ["KKT", "certify", "check_count", "check_single", "kkt_of", "no_certificate"]
 
 ACTIVE = 1e-6  # relative slack below which an inequality counts as active
+BALANCES = 20  # rounds in which parameters at bounds are left out and taken in again
 
 
 @dataclass(frozen=True)
@@ -26,12 +40,17 @@ class KKT:
     """The paper's merit, each part relative: zero exactly at a point that meets the first-order conditions.
 
     Attributes:
-        stationarity: ``|gradF w|`` over the largest gradient norm of a row of the order, for the best multipliers whose
-            order part is a convex combination of the order's gradients at unit scale.
-        complementarity: the largest ``lam_g [-G]_+`` with G relative to ``|B||F| + |b|`` and lam_g to unit gradients.
-        feasibility: the largest ``[G]_+`` or ``|H|``, relative to ``|B||F| + |b|``.
+        stationarity: ``|gradF w + J_c^T lam_c + mu|`` over the largest gradient norm of a row of the order, for the
+            best multipliers whose order part is a convex combination of the order's gradients at unit scale; at least
+            a thousandth of the largest slope of one parameter relative to the largest that it had.
+        complementarity: the largest ``lam_g [-G]_+`` with G relative to its size and lam_g to unit gradients.
+        feasibility: the largest ``[G]_+`` or ``|H|``, constraints in x included, relative to ``|B||F| + |b|`` or to how
+            much the row varies, whichever is less.
         weights: the w of ``stationarity``, (m,), float64.
         multipliers: [lam_f; lam_g; lam_h] behind them, (k,).
+        constraint_multipliers: lam_c, those of the constraints in x, (k,) for each; positive at an upper bound,
+            negative at a lower one.
+        bound_multipliers: mu, those of the bounds, (n,); positive at an upper bound, negative at a lower one.
     """
 
     stationarity: float
@@ -39,6 +58,8 @@ class KKT:
     feasibility: float
     weights: Array
     multipliers: Array
+    constraint_multipliers: tuple[Array, ...]
+    bound_multipliers: Array
 
     @property
     def worst(self) -> float:
@@ -53,13 +74,22 @@ class KKT:
 
 
 def certify(
-    fun: Function, x: Point, preference: Preference, *, x0: Point | None = None, jac: Function | None = None
+    fun: Function,
+    x: Point,
+    preference: Preference,
+    *,
+    x0: Point | None = None,
+    jac: Function | None = None,
+    bounds: Bounds | None = None,
+    constraints: Constraints | Sequence[Constraints] | None = None,
+    x_scale: ArrayLike | None = None,
+    atol: float = 0.0,
 ) -> KKT:
     """How far ``x`` is from meeting the first-order conditions of the preference, however it was found.
 
     Stationarity is relative to the gradients at ``x`` of what is minimised, and to a small share of those at ``x0``
-    (all of it for one expression that no constraint holds). Without an ``x0`` a point a tenth of the size of ``x`` away
-    takes its place.
+    (all of it for one expression that no constraint holds). Without an ``x0`` a point whose coordinates are a tenth
+    larger takes its place.
 
     Args:
         fun: ``fun(theta) -> (m,)``, as in `ferero.minimize`.
@@ -67,6 +97,10 @@ def certify(
         preference: a single preference.
         x0: where the search began.
         jac: ``jac(theta) -> (m, n)``, or None for automatic or central differences.
+        bounds: of the parameters, as in `ferero.minimize`, like all that follow.
+        constraints: in x.
+        x_scale: the size of a typical change of each parameter.
+        atol: violations up to this are none.
 
     Example:
         >>> import torch, ferero
@@ -75,30 +109,59 @@ def certify(
         True
     """
     check_single(preference)
-    losses, jacobian, point = _at(fun, x, jac)
-    check_count(preference, len(losses))
+    check_atol(atol)
+    first_point, points = read_starts(x, 1)
+    box, sources = read_bounds(bounds, points.size), read_constraints(constraints, points.size)
+    inside = box is None or bool((box.clip(points) == points).all())
+    at_point = UserFunction(fun, jac, box if inside else None)
+    evaluator, points = make_joint_evaluator(at_point, first_point, 1, sources)
+    losses = evaluator.losses(points)
+    check_count(preference, evaluator.losses_only)
+    conditions = Conditions(preference, evaluator.layout)
+    jacobian = evaluator.jacobians(np.zeros(1, dtype=np.int64))
     if not (np.isfinite(losses).all() and np.isfinite(jacobian).all()):
-        return no_certificate(preference)
-    away = _nearby(x, point) if x0 is None else x0
-    first, slopes, _ = _at(fun, away, jac)
-    first, slopes = np.nan_to_num(first), np.nan_to_num(slopes)
-    norms = np.linalg.norm(jacobian, axis=1)
-    gradients = gradient_scale(norms, np.maximum(norms, np.linalg.norm(slopes, axis=1)))
-    seen = Seen(first, gradients, np.linalg.norm(preference.A.numpy() @ slopes, axis=1))
-    return kkt_of(preference, losses, jacobian, seen)
+        return no_certificate(conditions, points.size)
+    away = read_starts(_nearby(first_point, points[0]) if x0 is None else x0, 1)[1]
+    first = evaluator.losses(away if box is None else box.clip(away))
+    first, slopes = np.nan_to_num(first), np.nan_to_num(evaluator.jacobians(np.zeros(1, dtype=np.int64)))
+    both = np.concatenate([points, away]), np.concatenate([jacobian, slopes])
+    scale = choose_scale(box, read_scale(x_scale, points.size), *both)
+    points, jacobian, slopes = points / scale, jacobian * scale, slopes * scale
+    own = None if box is None else box.in_units(scale)
+    norms, others = norms_of(jacobian)[0], norms_of(slopes)[0]
+    largest = np.maximum(norms, others)
+    columns = np.maximum(relative_columns(jacobian[0], norms), relative_columns(slopes[0], others))
+    order = np.linalg.norm(conditions.A @ slopes[0], axis=1)
+    spans = np.maximum(
+        np.abs(losses - first)[0], np.maximum(reaches_of(points, jacobian), reaches_of(points, slopes))[0]
+    )
+    seen = Seen(first[0], gradient_scale(norms, largest), order, spans, columns)
+    found = kkt_of(conditions, losses[0], jacobian[0], seen, sides_of(own, points[0]), atol)
+    if not inside:
+        assert own is not None
+        found = replace(found, feasibility=max(found.feasibility, float(np.abs(own.clip(points) - points).max())))
+    return in_units_of_x(found, scale)
 
 
-def _at(fun: Function, x: Point, jac: Function | None) -> tuple[Array, Array, Array]:
-    """F (m,), gradF^T (m, n) and the flat point (n,)."""
-    evaluator, points = make_evaluator(fun, x, jac, 1)
-    losses = evaluator.losses(points)[0]
-    return losses, evaluator.jacobians(np.zeros(1, dtype=np.int64))[0], points[0]
+def in_units_of_x(kkt: KKT, scale: Array) -> KKT:
+    """The certificate of ``x / scale`` as one of x."""
+    return replace(kkt, bound_multipliers=kkt.bound_multipliers / scale)
+
+
+def sides_of(box: Box | None, point: Array) -> NDArray[np.int8] | None:
+    """At which bound each parameter is, (n,); None without bounds."""
+    return None if box is None else box.sides(point)
 
 
 def _nearby(x: Point, point: Array) -> Point:
-    """A tenth of the point's size away (of 1 at the origin), the same in every coordinate."""
-    size = float(np.linalg.norm(point)) or 1.0
-    return x + 0.1 * size / np.sqrt(point.size)
+    """A tenth of each coordinate away, of 1 in all of them at the origin."""
+    return x + 0.1 if not point.any() else x + 0.1 * abs(x)
+
+
+def check_atol(atol: object) -> None:
+    """Refuses what is no tolerance."""
+    if not (isinstance(atol, (int, float, np.number)) and np.isfinite(atol) and atol >= 0):
+        raise InputError(f"atol: expected a non-negative number, found {atol!r}.")
 
 
 def check_single(preference: Preference) -> None:
@@ -118,29 +181,47 @@ def check_count(preference: Preference, found: int) -> None:
         )
 
 
-def no_certificate(preference: Preference) -> KKT:
+def no_certificate(conditions: Conditions, parameters: int) -> KKT:
     """The certificate of a point whose losses or gradients are not finite: infinite residuals."""
-    rows = preference.A.shape[0] + preference.m_g + preference.m_h
-    return KKT(np.inf, np.inf, np.inf, np.full(preference.m, np.nan), np.full(rows, np.nan))
+    rows = len(conditions.A) + int((~conditions.in_x).sum())
+    in_x = tuple(np.full(count, np.nan) for count in conditions.layout.counts)
+    nothing = np.full(conditions.m, np.nan), np.full(rows, np.nan), in_x, np.full(parameters, np.nan)
+    return KKT(np.inf, np.inf, np.inf, *nothing)
 
 
-def kkt_of(preference: Preference, losses: Array, jacobian: Array, seen: Seen) -> KKT:
+def kkt_of(
+    conditions: Conditions,
+    losses: Array,
+    jacobian: Array,
+    seen: Seen,
+    sides: NDArray[np.int8] | None = None,
+    atol: float = 0.0,
+) -> KKT:
     """The certificate from numbers alone.
 
     Rows of the order that active constraints hold up (``w = 0`` whatever the gradients) prove nothing; they are taken
     out, and the others must be stationary by themselves.
 
     Args:
-        preference: a single one over m losses.
-        losses: F, (m,).
-        jacobian: gradF^T, (m, n).
+        conditions: the preference over m losses, and p constraints in x.
+        losses: F and the constraints, (m + p,).
+        jacobian: their gradients, (m + p, n).
         seen: the scales that count where losses or gradients vanish.
+        sides: at which bound each parameter is, as `Box.sides` says, (n,); None without bounds.
+        atol: violations up to this are none.
     """
-    A, rows, b = _rows(preference)
-    m_g, m_h, k_f = preference.m_g, preference.m_h, len(A)
-    values = (rows[k_f:] @ losses + b) / row_scale(rows[k_f:], b, still_counts(losses, seen.losses))
+    preference, A, m = conditions.preference, conditions.A, conditions.m
+    rows = np.concatenate([A, conditions.rows])
+    b, m_h, k_f = conditions.offsets, conditions.equalities, len(A)
+    m_g = len(b) - m_h
+    counting = still_counts(losses, seen.losses)
+    in_x = conditions.in_x if conditions.in_x.any() else None
+    sizes_c = constraint_scale(conditions.rows, b, counting, seen.spans, in_x)
+    raw = conditions.rows @ losses + b
+    values = raw / sizes_c
     linear = np.zeros(len(rows))
     linear[k_f : k_f + m_g] = np.minimum(values[:m_g], 0.0)
+    linear[:k_f] = _below_ceiling(preference, losses[:m], seen.spans[:m])
     is_free = not m_h and bool((values < -ACTIVE).all())
     order = _order_sizes(A, jacobian, seen, is_free)
     scale = float(order.max()) or float(seen.gradients.max()) or 1.0
@@ -148,22 +229,78 @@ def kkt_of(preference: Preference, losses: Array, jacobian: Array, seen: Seen) -
     sizes = np.concatenate([order, np.abs(rows[k_f:]) @ seen.gradients]) / scale
     sizes[sizes == 0] = 1.0
     rows[k_f:] /= sizes[k_f:, None]
-    program = Program(rows, unit @ unit.T, linear, sizes[:k_f] / sizes[:k_f].max(), 1.0, m_h)
-    lam = solve_exact(program).multipliers
-    if len(b) and not _is_rising(preference):
-        lam = _without_held_rows(program, lam)
-    weights = lam @ rows
-    combined = weights @ unit
-    violated = max(float(values[:m_g].max(initial=0.0)), float(np.abs(values[m_g:]).max(initial=0.0)))
-    complementarity = abs(float((lam * linear)[k_f : k_f + m_g].min(initial=0.0)))
+    simplex = sizes[:k_f] / sizes[:k_f].max()
+    is_held = len(b) > 0 and not _is_rising(preference)
+    lam, slopes, at_bound = _balance(rows, unit, linear, simplex, m_h, sides, is_held)
+    counted = np.where(at_bound, 0.0, slopes)
+    beyond = np.maximum(np.concatenate([raw[:m_g], np.abs(raw[m_g:])]) - atol, 0.0) / sizes_c
+    complementarity = abs(float((lam * linear)[: k_f + m_g].min(initial=0.0)))
+    weights = (lam @ rows)[:m]
     lam[k_f:] /= sizes[k_f:]
+    mine, others = conditions.split(lam[k_f:])
+    parts = float(np.abs(lam @ np.concatenate([A, conditions.rows])) @ seen.gradients) / scale
     return KKT(
-        stationarity=float(np.sqrt(combined @ combined)),
+        stationarity=max(
+            float(np.sqrt(counted @ counted)), worst_share(counted / (parts or 1.0), seen.columns) if parts else 0.0
+        ),
         complementarity=complementarity,
-        feasibility=violated,
+        feasibility=float(beyond.max(initial=0.0)),
         weights=weights,
-        multipliers=lam,
+        multipliers=np.concatenate([lam[:k_f], mine]),
+        constraint_multipliers=conditions.layout.by_source(others),
+        bound_multipliers=np.where(at_bound, -slopes * scale, 0.0),
     )
+
+
+def _balance(
+    rows: Array,
+    unit: Array,
+    linear: Array,
+    simplex: Array,
+    equalities: int,
+    sides: NDArray[np.int8] | None,
+    is_held: bool,
+) -> tuple[Array, Array, Mask]:
+    """The multipliers with the shortest slopes, the slopes, and which parameters a bound keeps in balance.
+
+    A parameter at its lower bound may have a positive slope and one at its upper bound a negative one: they are left
+    out, and the others balanced again, until the same ones are left out; the best of all is returned.
+    """
+    out = np.zeros(unit.shape[1], dtype=bool) if sides is None else sides == 2
+    best, least = None, np.inf
+    for _ in range(BALANCES):
+        J = unit * ~out if sides is not None else unit
+        program = Program(rows, J @ J.T, linear, simplex, 1.0, equalities)
+        lam = solve_exact(program).multipliers
+        if is_held:
+            lam = _without_held_rows(program, lam)
+        slopes = lam @ rows @ unit
+        if sides is None:
+            return lam, slopes, out
+        kept = (sides == 2) | ((sides == -1) & (slopes > 0)) | ((sides == 1) & (slopes < 0))
+        unbalanced = max(float(np.linalg.norm(slopes[~kept])), -float((lam * linear).min(initial=0.0)))
+        if unbalanced < least:
+            best, least = (lam, slopes, kept), unbalanced
+        if (kept == out).all():
+            break
+        out = kept
+    assert best is not None
+    return best
+
+
+def _below_ceiling(preference: Preference, losses: Array, spans: Array) -> Array:
+    """How far each loss is below the worst one relative to the vector, as a share of how much it varies; <= 0, (k,).
+
+    For other preferences than ``F <= t v`` all rows of the order count alike: 0.
+    """
+    ceiling = preference.at_most
+    if ceiling is None:
+        return np.zeros(len(preference.A))
+    v = ceiling.numpy()
+    origin = np.zeros(len(v)) if preference.through is None else preference.through.numpy()
+    heights = (losses - origin) / v
+    size = float((np.minimum(np.abs(losses - origin), spans) / v).max()) or 1.0
+    return np.asarray((heights - heights.max()) / size)
 
 
 def _order_sizes(A: Array, jacobian: Array, seen: Seen, is_free: bool) -> Array:
@@ -178,13 +315,6 @@ def _order_sizes(A: Array, jacobian: Array, seen: Seen, is_free: bool) -> Array:
     itself = np.maximum(np.linalg.norm(A @ jacobian, axis=1), SEEN_SHARE * largest)
     sizes = np.where((A < 0).any(axis=1), itself, added)
     return np.maximum(sizes, largest) if is_free and len(A) == 1 else sizes
-
-
-def _rows(preference: Preference) -> tuple[Array, Array, Array]:
-    """A, a fresh [A; B_g; B_h], and [b_g; b_h]."""
-    A = preference.A.numpy()
-    rows = np.concatenate([A, preference.B_g.numpy(), preference.B_h.numpy()])
-    return A, rows, np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
 
 
 def _is_rising(preference: Preference) -> bool:

@@ -13,7 +13,8 @@ from ferero._arrays import Array
 from ferero.methods import Merited, Method, Observation
 from ferero.optimize._evaluator import Evaluator
 from ferero.optimize._outcome import Outcome, Round, Seen
-from ferero.optimize._scale import DIVERGED, gradient_scale, row_scale
+from ferero.optimize._runs import norms_of, reaches_of
+from ferero.optimize._scale import DIVERGED, gradient_scale, relative_columns, row_scale
 from ferero.preference import Preference
 
 __all__ = ["Backtracking", "FixedStep", "StepRule", "Taken", "iterate"]
@@ -129,7 +130,7 @@ def iterate(
     rule: StepRule,
     max_iter: int,
     lower: Array,
-    on_round: Callable[[Round], bool],
+    on_round: Callable[[Round], str],
 ) -> Outcome:
     """Runs ``max_iter`` steps, or until the certificate holds or the rule finds no step.
 
@@ -142,13 +143,14 @@ def iterate(
         rule: how far to go.
         max_iter: steps.
         lower: subtracted from the losses before the method sees them, (m,).
-        on_round: called after every step; True ends the run.
+        on_round: called after every step; a word that is not empty ends the run, with it as the status.
     """
     x, state = start.copy(), method.init(preference)
     losses = evaluator.losses(x[None])[0]
     A, first = preference.A.numpy(), losses
     largest, largest_asked = np.zeros(evaluator.m), np.zeros(len(A))
-    seen = Seen(first, largest, largest_asked)
+    low, high, columns = losses, losses, np.zeros(x.size)
+    seen = Seen(first, largest, largest_asked, np.zeros(evaluator.m), columns)
     last: _Step | None = None
     status, iteration, calls = "max_iter", 0, 1
     while True:
@@ -158,12 +160,15 @@ def iterate(
             if last is not None:
                 x, losses, jacobian = last.origin
             break
-        norms = np.linalg.norm(jacobian, axis=1)
+        norms = norms_of(jacobian)
         largest = np.maximum(largest, norms)
+        low, high = np.minimum(low, losses), np.maximum(high, losses)
+        columns = np.maximum(columns, relative_columns(jacobian, norms))
+        spans = np.maximum(high - low, reaches_of(x[None], jacobian[None])[0])
         largest_asked = np.maximum(largest_asked, np.linalg.norm(A @ jacobian, axis=1))
-        seen = Seen(first, gradient_scale(norms, largest), largest_asked)
-        if last is not None and on_round(_round(x, losses, last)):
-            status = "stopped"
+        seen = Seen(first, gradient_scale(norms, largest), largest_asked, spans, columns)
+        if last is not None and (stop := on_round(_round(x, losses, last))):
+            status = stop
             break
         if is_optimal(losses, jacobian, seen):
             status = "converged"

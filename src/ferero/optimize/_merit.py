@@ -20,11 +20,12 @@ import scipy
 from ferero._arrays import Array, Mask
 from ferero.errors import ConeError
 from ferero.geometry import Cone
+from ferero.optimize._conditions import Conditions
 from ferero.preference import Preference
 from ferero.subprogram import Program, simplex_of, solve_exact
 from ferero.subprogram._program import EPSILON, Domain
 
-__all__ = ["Merit", "build_merit", "choose_cone", "held_rows", "nearest_satisfying"]
+__all__ = ["Merit", "build_merit", "choose_cone", "held_rows", "nearest_satisfying", "violation_merit"]
 
 CONSTRAINED_FLOOR = 1e-2  # a loss near zero must be able to rise where a constraint requires it
 
@@ -44,6 +45,7 @@ class Merit:
         follows: which runs renew z and a as they go, (P,).
         lower: what to subtract from the losses before ``a`` is taken from them, (P, m).
         asked: the A of the preferences, which ``order`` may have opened or left rows of, (P, k, m).
+        shift: what is added to ``A (F - z)``, where rows have constants of their own, (P, k_f).
     """
 
     order: Array
@@ -56,6 +58,7 @@ class Merit:
     follows: Mask
     lower: Array
     asked: Array
+    shift: Array | None = None
     _divisors: Array = field(init=False)
     _spans: Array = field(init=False)  # from the start to the bounds, (P, m)
 
@@ -75,7 +78,8 @@ class Merit:
 
     def order_values(self, losses: Array) -> Array:
         """``A (F - z)``, (P, k_f)."""
-        return np.asarray((self.order @ (losses - self.origin)[:, :, None])[:, :, 0])
+        values = (self.order @ (losses - self.origin)[:, :, None])[:, :, 0]
+        return np.asarray(values if self.shift is None else values + self.shift)
 
     def worst(self, order_values: Array) -> Array:
         """``max_i (A (F - z))_i / a_i``, (P,)."""
@@ -98,12 +102,12 @@ class Merit:
             return worst
         return np.asarray(worst + self.price * self.violation(self.constraint_values(losses)).sum(axis=-1))
 
-    def magnitude(self, losses: Array) -> Array:
+    def magnitude(self, losses: Array, constants: float = 1.0) -> Array:
         """What the merit would be if nothing in it cancelled: its rounding is that of these numbers, (P,)."""
-        terms = (np.abs(self.order) @ (np.abs(losses) + np.abs(self.origin))[:, :, None])[:, :, 0]
+        terms = (np.abs(self.order) @ (np.abs(losses) + constants * np.abs(self.origin))[:, :, None])[:, :, 0]
         size = (terms / self._divisors).max(axis=-1)
         if self.price.any():
-            parts = (np.abs(self.rows) @ np.abs(losses)[:, :, None])[:, :, 0] + np.abs(self.offsets)
+            parts = (np.abs(self.rows) @ np.abs(losses)[:, :, None])[:, :, 0] + constants * np.abs(self.offsets)
             size = size + self.price * parts.sum(axis=-1)
         return np.asarray(size)
 
@@ -189,6 +193,8 @@ def _unit(rows: Array) -> Array:
 
 FIRST_PRICE = 1.0  # of a relative violation against a relative improvement; rays start with none
 LINE_PRICE = 0.1  # of equalities that describe a line: with none bent fronts lead far off it, with 1 steps are short
+LINE_IN_X = 1e-3  # the same beside constraints in x, which need a price from the start
+REACH = 1.0  # of the parameters' size: the change of x over which a loss without another scale is measured
 
 
 def nearest_satisfying(preference: Preference, losses: Array) -> Array:
@@ -209,7 +215,8 @@ def choose_cone(preference: Preference, losses: Array) -> Cone:
     equalities hold cannot be improved and are left out.
     """
     own = preference.cone or _orthant(preference.m)
-    if preference.ray is not None or _aligned(preference, own.matrix.numpy(), losses) is not None:
+    is_line = preference.ray is not None or preference.at_most is not None
+    if is_line or _aligned(preference, own.matrix.numpy(), losses) is not None:
         return own
     base = _without_held_rows(preference.cone or _orthant(preference.m), preference)
     if preference.cone is not None:
@@ -235,51 +242,90 @@ def _orthant(m: int) -> Cone:
 
 
 def build_merit(
-    preferences: Sequence[Preference], losses: Array, lower: Array, domain: Domain
+    conditions: Sequence[Conditions], losses: Array, lower: Array, domain: Domain, reaches: Array
 ) -> tuple[Merit, list[Cone]]:
     """The merit functions for runs that start at the given losses, and the cones they use.
 
     Args:
-        preferences: P single ones over the same names.
-        losses: (P, m).
+        conditions: P of them over the same names and constraints in x.
+        losses: F and the constraints in x, (P, m + p).
         lower: lower bounds of the losses, (m,).
         domain: "adaptive" or "simplex", for preferences that are not lines.
+        reaches: by how much each of the losses and constraints changes nearby, (P, m + p).
     """
-    cones = [choose_cone(p, F) for p, F in zip(preferences, losses, strict=True)]
+    m = conditions[0].m
+    cones = [choose_cone(c.preference, F[:m]) for c, F in zip(conditions, losses, strict=True)]
     k_f = max(cone.matrix.shape[0] for cone in cones)
-    m_g, m_h = max(p.m_g for p in preferences), max(p.m_h for p in preferences)
-    P, m = losses.shape
-    order, rates, origin = np.zeros((P, k_f, m)), np.zeros((P, k_f)), losses.copy()
-    rows, offsets = np.zeros((P, m_g + m_h, m)), np.zeros((P, m_g + m_h))
+    m_g, m_h = max(len(c.b_g) for c in conditions), max(len(c.b_h) for c in conditions)
+    P, M = losses.shape
+    order, rates, origin = np.zeros((P, k_f, M)), np.zeros((P, k_f)), losses.copy()
+    rows, offsets = np.zeros((P, m_g + m_h, M)), np.zeros((P, m_g + m_h))
     offsets[:, :m_g] = -1.0
     price, follows = np.full(P, FIRST_PRICE), np.zeros(P, dtype=bool)
-    for i, (p, cone) in enumerate(zip(preferences, cones, strict=True)):
-        A, k = cone.matrix.numpy(), cone.matrix.shape[0]
-        order[i, :k] = A
-        aligned = _aligned(p, A, losses[i])
+    for i, (c, cone) in enumerate(zip(conditions, cones, strict=True)):
+        p, A, k = c.preference, cone.matrix.numpy(), cone.matrix.shape[0]
+        order[i, :k] = c.widen(A)
+        aligned = _aligned(p, A, losses[i, :m])
+        in_line = 1.0
         if aligned is not None:
-            origin[i], rates[i, :k] = aligned
-            price[i] = 0.0 if p.ray is not None else LINE_PRICE
+            origin[i, :m], rates[i, :k] = aligned
+            is_priced = c.in_x.any() or p.at_most is not None
+            price[i] = FIRST_PRICE if is_priced else 0.0 if p.ray is not None else LINE_PRICE
+            in_line = LINE_IN_X if is_priced and p.at_most is None else 1.0
         else:
-            rates[i, :k], follows[i] = _proportional(A, losses[i] - lower, domain)
-            if p.m_g + p.m_h:
+            rates[i, :k], follows[i] = _proportional(A, losses[i, :m] - lower, domain)
+            if len(c.rows):
                 rates[i, :k] = np.maximum(rates[i, :k], CONSTRAINED_FLOOR * rates[i, :k].max())
-        for B, b, at in ((p.B_g, p.b_g, 0), (p.B_h, p.b_h, m_g)):
-            size = np.abs(B.numpy()) @ np.abs(losses[i]) + np.abs(b.numpy())
+        for B, b, at in ((c.B_g, c.b_g, 0), (c.B_h, c.b_h, m_g)):
+            size = np.abs(B) @ np.abs(losses[i]) + np.abs(b)
+            in_x = (B[:, m:] != 0).any(axis=1)
+            size = np.where(in_x, np.maximum(size, np.abs(B) @ reaches[i]), size / in_line)
             size[size == 0] = 1.0
-            rows[i, at : at + len(size)] = B.numpy() / size[:, None]
-            offsets[i, at : at + len(size)] = b.numpy() / size
-        if not p.m_g + p.m_h:
+            rows[i, at : at + len(size)] = B / size[:, None]
+            offsets[i, at : at + len(size)] = b / size
+        if not len(c.rows):
             price[i] = 0.0
-    bounds = np.broadcast_to(lower, losses.shape).copy()
-    return Merit(order, origin, rates, rows, offsets, m_h, price, follows, bounds, _stacked(preferences)), cones
+    bounds = np.concatenate([np.broadcast_to(lower, (P, m)), np.zeros((P, M - m))], axis=1)
+    return Merit(order, origin, rates, rows, offsets, m_h, price, follows, bounds, _stacked(conditions)), cones
 
 
-def _stacked(preferences: Sequence[Preference]) -> Array:
-    """The A of each, with rows of zeros where others have more; (P, k, m)."""
-    asked = np.zeros((len(preferences), max(len(p.A) for p in preferences), preferences[0].m))
-    for own, preference in zip(asked, preferences, strict=True):
-        own[: len(preference.A)] = preference.A.numpy()
+def violation_merit(merit: Merit, i: int, losses: Array, scales: Array) -> Merit:
+    """The merit of one run that is the largest violation alone: ``max_i [G; H; -H]_i``, each relative to its size.
+
+    Args:
+        merit: of all runs.
+        i: which.
+        losses: where the search for the smallest violation starts, (m + p,).
+        scales: the sizes of the rows, (k_c,).
+    """
+    inequalities = merit.rows.shape[1] - merit.equalities
+    used = (merit.rows[i] != 0).any(axis=1)
+    equality = used & (np.arange(len(used)) >= inequalities)
+    rows, constants = merit.rows[i] / scales[:, None], merit.offsets[i] / scales
+    order = np.concatenate([rows[used], -rows[equality]])
+    offsets = np.concatenate([constants[used], -constants[equality]])
+    size = max(float((order @ losses + offsets).max()), 1e-300)
+    M, k = merit.rows.shape[2], len(order)
+    return Merit(
+        order[None],
+        np.zeros((1, M)),
+        np.full((1, k), size),
+        np.zeros((1, 0, M)),
+        np.zeros((1, 0)),
+        0,
+        np.zeros(1),
+        np.zeros(1, dtype=bool),
+        np.zeros((1, M)),
+        order[None],
+        shift=offsets[None],
+    )
+
+
+def _stacked(conditions: Sequence[Conditions]) -> Array:
+    """The A of each, with rows of zeros where others have more; (P, k, m + p)."""
+    asked = np.zeros((len(conditions), max(len(c.A) for c in conditions), conditions[0].A.shape[1]))
+    for own, c in zip(asked, conditions, strict=True):
+        own[: len(c.A)] = c.A
     return asked
 
 
@@ -294,7 +340,8 @@ def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Ar
         return None
     origin, direction = line
     rates = A @ direction
-    runs_both_ways = preference.m_g == 0 and not (preference.ray is not None and preference.through is None)
+    is_one_way = preference.at_most is not None or (preference.ray is not None and preference.through is None)
+    runs_both_ways = preference.m_g == 0 and not is_one_way
     if runs_both_ways and (rates < 0).all():
         rates = -rates
     if not (rates > 0).all():
@@ -306,8 +353,9 @@ def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Ar
 def _line_of(preference: Preference) -> tuple[Array, Array] | None:
     """A point and the direction of the line that a preference is, None for what is not one."""
     m = preference.m
-    if preference.ray is not None:
-        return np.zeros(m) if preference.through is None else preference.through.numpy(), preference.ray.numpy()
+    vector = preference.ray if preference.at_most is None else preference.at_most
+    if vector is not None:
+        return np.zeros(m) if preference.through is None else preference.through.numpy(), vector.numpy()
     B, b = preference.B_h.numpy(), preference.b_h.numpy()
     if preference.m_g or np.linalg.matrix_rank(B) != m - 1:
         return None

@@ -7,18 +7,40 @@ alone sets the step.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from ferero._arrays import Array, Mask
+from ferero.optimize._evaluator import Indices
 
-__all__ = ["DenseMetric", "LimitedMetric", "Metric", "make_metric"]
+__all__ = ["DenseMetric", "Face", "LimitedMetric", "Metric", "make_metric"]
 
 DENSE_LIMIT = 400  # parameters up to which the metric is kept as a matrix
 MEMORY = 20  # steps that are remembered beyond that
+REMEMBERED = 5_000_000  # numbers in them; beyond that fewer, but no less than LEAST_MEMORY
+LEAST_MEMORY = 5
 TOO_LONG = 0.1  # the metric is shrunk where the curvature along a step asks for less than this share of its length
 DAMPING = 0.2  # Powell's: the curvature kept is at least this share of the metric's own
+
+
+class Face(NamedTuple):
+    """The metric where some parameters have a step of their own, v, and only the others are free.
+
+    With W the fixed parameters, ``d = shift - eta gradF w applied``, and the fixed ones' multipliers are
+    ``-(pull w + push / eta)``.
+
+    Attributes:
+        applied: ``J (M - M_W M_WW^-1 M_W)``, (P, m, n); zero in the columns of W.
+        shift: ``M_W M_WW^-1 v``, (P, n); v on W.
+        pull: ``M_WW^-1 (J M)_W``, (P, n, m); zero off W.
+        push: ``M_WW^-1 v``, (P, n); zero off W.
+    """
+
+    applied: Array
+    shift: Array
+    pull: Array
+    push: Array
 
 
 class Metric(Protocol):
@@ -28,6 +50,18 @@ class Metric(Protocol):
 
     def apply(self, jacobian: Array) -> Array:
         """``J M`` for J (P, m, n)."""
+        ...
+
+    def on_face(self, runs: Indices, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+        """The metric with fixed parameters.
+
+        Args:
+            runs: which runs, (R,); the other arguments are theirs.
+            jacobian: J, (R, m, n).
+            applied: ``J M``, (R, m, n).
+            fixed: W, (R, n).
+            step: v, (R, n); read on W.
+        """
         ...
 
     def update(self, runs: Mask, step: Array, change: Array, image: Array) -> None:
@@ -41,8 +75,8 @@ class Metric(Protocol):
         """
         ...
 
-    def reset(self, runs: Mask) -> None:
-        """Start the masked runs afresh, with the identity."""
+    def reset(self, runs: Mask, sizes: Array) -> None:
+        """Start the masked runs afresh, with the squares of the parameters' sizes, (P, n), as the diagonal."""
         ...
 
     def keep(self, runs: Mask) -> None:
@@ -66,6 +100,35 @@ class DenseMetric:
         """``J M``, (P, m, n)."""
         return jacobian @ self._matrix
 
+    def on_face(self, runs: Indices, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+        """The Schur complement of M on the free parameters: the inverse of the Hessian's own block."""
+        del jacobian
+        if len(runs) == 1:
+            return self._on_one_face(self._matrix[runs[0]], applied, fixed, step)
+        M, m = self._matrix[runs], applied.shape[1]
+        block = M * fixed[:, :, None] * fixed[:, None, :]
+        block += np.eye(M.shape[-1]) * ~fixed[:, :, None]
+        right = np.concatenate([applied, step[:, None]], axis=1) * fixed[:, None]
+        solved = np.linalg.solve(block, right.transpose(0, 2, 1))
+        back = solved.transpose(0, 2, 1) @ M
+        free = ~fixed[:, None]
+        return Face(
+            (applied - back[:, :m]) * free, np.where(fixed, step, back[:, m]), solved[:, :, :m], solved[:, :, m]
+        )
+
+    @staticmethod
+    def _on_one_face(M: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+        W, m = np.flatnonzero(fixed[0]), applied.shape[1]
+        rows = M[W]
+        right = np.concatenate([applied[0][:, W], step[:, W]]).T
+        solved = np.linalg.solve(rows[:, W], right)
+        back = solved.T @ rows
+        kept, shift = applied - back[None, :m], back[m:]
+        kept[0][:, W], shift[0, W] = 0.0, step[0, W]
+        pull, push = np.zeros((1, len(M), m)), np.zeros_like(step)
+        pull[0, W], push[0, W] = solved[:, :m], solved[:, m]
+        return Face(kept, shift, pull, push)
+
     def update(self, runs: Mask, step: Array, change: Array, image: Array) -> None:
         """One BFGS update of each masked run; the first with positive curvature sets the scale."""
         s, y, image, learns, first = _curvature(runs, self.is_scaled, step, change, image)
@@ -87,9 +150,9 @@ class DenseMetric:
         M = M + inverse * (square * (s[:, :, None] * s[:, None, :]) - outer - outer.transpose(0, 2, 1))
         self._matrix[learns] = M
 
-    def reset(self, runs: Mask) -> None:
-        """Start the masked runs afresh, with the identity."""
-        self._matrix[runs] = np.eye(self._matrix.shape[-1])
+    def reset(self, runs: Mask, sizes: Array) -> None:
+        """Start the masked runs afresh, with the squares of the parameters' sizes as the diagonal."""
+        self._matrix[runs] = np.eye(self._matrix.shape[-1]) * (sizes[runs] ** 2)[:, None]
         self.is_scaled = self.is_scaled & ~runs
 
     def keep(self, runs: Mask) -> None:
@@ -102,23 +165,32 @@ class LimitedMetric:
 
     def __init__(self, runs: int, parameters: int) -> None:
         self.is_scaled: Mask = np.zeros(runs, dtype=bool)
-        self._steps: Array = np.zeros((runs, MEMORY, parameters))
-        self._changes: Array = np.zeros((runs, MEMORY, parameters))
-        self._inverse: Array = np.zeros((runs, MEMORY))  # 1 / s.y; zero where nothing is remembered
+        memory = max(min(MEMORY, REMEMBERED // parameters), LEAST_MEMORY)
+        self._steps: Array = np.zeros((runs, memory, parameters))
+        self._changes: Array = np.zeros((runs, memory, parameters))
+        self._inverse: Array = np.zeros((runs, memory))  # 1 / s.y; zero where nothing is remembered
         self._scale: Array = np.ones(runs)
 
     def apply(self, jacobian: Array) -> Array:
-        """``J M``, (P, m, n)."""
-        q = jacobian.copy()
-        shares = np.zeros((MEMORY, *jacobian.shape[:2]))
-        for j in reversed(range(MEMORY)):
-            shares[j] = self._inverse[:, j, None] * (q @ self._steps[:, j, :, None])[:, :, 0]
-            q -= shares[j][:, :, None] * self._changes[:, j, None, :]
-        q *= self._scale[:, None, None]
-        for j in range(MEMORY):
-            back = self._inverse[:, j, None] * (q @ self._changes[:, j, :, None])[:, :, 0]
-            q += (shares[j] - back)[:, :, None] * self._steps[:, j, None, :]
-        return q
+        """``J M``, (P, m, n), by the compact form: two products with all steps at once instead of two for each.
+
+        With ``R`` the upper triangle of ``S Y^T`` and ``D`` its diagonal, rows of S and Y the steps and changes,
+        ``M = g I + [S; g Y]^T [R^-T (D + g Y Y^T) R^-1, -R^-T; -R^-1, 0] [S; g Y]``.
+        """
+        out = self._scale[:, None, None] * jacobian
+        for run in np.flatnonzero(self._inverse.any(axis=1)):
+            used = slice(int(np.flatnonzero(self._inverse[run])[0]), None)
+            kept = self._inverse[run, used] > 0
+            S, Y, g = self._steps[run, used], self._changes[run, used], self._scale[run]
+            if not kept.all():
+                S, Y = S[kept], Y[kept]
+            products = S @ Y.T
+            R, D = np.triu(products), np.diag(products.diagonal())
+            along, across = S @ jacobian[run].T, g * (Y @ jacobian[run].T)
+            first = np.linalg.solve(R, along)
+            second = np.linalg.solve(R.T, (D + g * (Y @ Y.T)) @ first - across)
+            out[run] += second.T @ S - g * (first.T @ Y)
+        return out
 
     def update(self, runs: Mask, step: Array, change: Array, image: Array) -> None:
         """Remember the masked runs' steps, forgetting their oldest."""
@@ -137,8 +209,29 @@ class LimitedMetric:
         self._inverse[learns, :-1] = self._inverse[learns, 1:]
         self._inverse[learns, -1] = 1.0 / _dot(s, y)[learns]
 
-    def reset(self, runs: Mask) -> None:
-        """Start the masked runs afresh, with the identity."""
+    def on_face(self, runs: Indices, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+        """The metric of the steps' free parts. What the fixed parameters' steps do to the free ones is left out."""
+        del applied
+        part = self._part(runs, ~fixed)
+        kept = part.apply(jacobian * ~fixed[:, None])
+        pull = jacobian.transpose(0, 2, 1) * fixed[:, :, None]
+        return Face(kept, np.where(fixed, step, 0.0), pull, np.zeros_like(step))
+
+    def _part(self, runs: Indices, free: Mask) -> LimitedMetric:
+        """The given runs' metric with steps and changes of the free parameters only, (R, n)."""
+        part = LimitedMetric.__new__(LimitedMetric)
+        part._steps, part._changes = self._steps[runs] * free[:, None], self._changes[runs] * free[:, None]
+        bend = _dot(part._steps, part._changes)
+        usable = bend > np.finfo(np.float64).eps * np.sqrt(
+            _dot(part._steps, part._steps) * _dot(part._changes, part._changes)
+        )
+        part._inverse = np.where(usable, 1.0 / np.where(usable, bend, 1.0), 0.0)
+        part._scale, part.is_scaled = self._scale[runs], self.is_scaled[runs]
+        return part
+
+    def reset(self, runs: Mask, sizes: Array) -> None:
+        """Start the masked runs afresh, with the identity: a diagonal of its own would cost another pass."""
+        del sizes
         self._inverse[runs], self._scale[runs] = 0.0, 1.0
         self.is_scaled = self.is_scaled & ~runs
 

@@ -20,11 +20,15 @@ class Seen:
         losses: F at the start, (m,).
         gradients: the norm that each loss's gradient counts as having, (m,); see `gradient_scale`.
         order: the largest norm of the gradient of each row of the preference's order, (k,).
+        spans: how much each loss varied, or would nearby, (m,).
+        columns: the largest share of a loss's gradient that each parameter had, (n,).
     """
 
     losses: Array
     gradients: Array
     order: Array
+    spans: Array
+    columns: Array
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ from typing import Literal
 
 import numpy as np
 
-from ferero._arrays import Array
+from ferero._arrays import Array, Mask
 from ferero.geometry import Cone
 from ferero.optimize._certificate import KKT
+from ferero.optimize._conditions import Conditions
 from ferero.optimize._evaluator import Point
 from ferero.optimize._outcome import Seen
-from ferero.optimize._scale import row_scale
+from ferero.optimize._scale import constraint_scale, still_counts
 from ferero.preference import Preference
 
 __all__ = ["History", "Progress", "Result", "Status", "message_for"]
@@ -73,6 +74,10 @@ class Result:
         losses: F(x), (m,).
         weights: w with ``gradF w`` as small as the certificate says, (m,).
         multipliers: [lam_f; lam_g; lam_h] behind them.
+        constraint_multipliers: of the constraints in x, (k,) for each of them: positive at an upper bound, negative at
+            a lower one.
+        bound_multipliers: of the bounds, like x: positive at an upper bound, negative at a lower one. Together
+            ``gradF w + J_c^T lam_c + mu`` is as small as the certificate says.
         kkt: stationarity, complementarity and feasibility, each relative.
         status: how it ended.
         message: the same in a sentence, with advice.
@@ -88,6 +93,8 @@ class Result:
     losses: Point
     weights: Point
     multipliers: Point
+    constraint_multipliers: tuple[Point, ...]
+    bound_multipliers: Point
     kkt: KKT
     status: Status
     message: str
@@ -113,43 +120,53 @@ class Result:
 
 
 def message_for(
-    status: Status, preference: Preference, losses: Array, kkt: KKT, tol: float, *, seen: Seen, lower: Array
+    status: Status,
+    conditions: Conditions,
+    losses: Array,
+    kkt: KKT,
+    tol: float,
+    *,
+    seen: Seen,
+    lower: Array,
+    atol: float,
 ) -> str:
     """The sentence for how a run ended, with what to do about it.
 
     Args:
         status: how.
-        preference: the preference.
-        losses: at the end, (m,).
+        conditions: the preference and the constraints in x.
+        losses: at the end, with the constraints in x, (m + p,).
         kkt: the certificate there.
         tol: to which it was to hold.
         seen: the losses at the start, and gradients.
         lower: what the losses were said not to go below, (m,).
+        atol: violations up to this are none.
     """
-    first = seen.losses
+    preference, m = conditions.preference, conditions.m
+    first = seen.losses[:m]
     if status == "converged":
-        remarks = _beyond_the_line(preference, kkt) + _weakly(preference, kkt, seen.gradients)
+        remarks = _beyond_the_line(preference, kkt) + _weakly(preference, kkt, seen.gradients[:m])
         return f"the first-order conditions hold to the tolerance.{remarks}"
-    binding = _binding(preference, losses, tol) if np.isfinite(losses).all() else ""
+    unmet = _unmet(conditions, losses, seen, tol, atol) if np.isfinite(losses).all() else ""
+    own, losses = losses, losses[:m]
     if status == "unattainable":
-        return (
-            f"no step from here reduces the violation to first order; this is the closest point found on the way. Not "
-            f"met: {binding}. Relax it, or start elsewhere: with non-convex losses another start may reach it."
-        )
+        return _unattainable(conditions, own, seen, tol, atol, unmet)
     if status == "max_iter":
-        unmet = f" Not met yet: {binding}." if binding else ""
+        still = f" Not met yet: {unmet}." if unmet else ""
         grown = _without_end(losses, first)
-        return f"max_iter was reached at {kkt}.{unmet}{grown} Raise max_iter or tol, or continue from r.x."
+        return f"max_iter was reached at {kkt}.{still}{grown} Raise max_iter or tol, or continue from r.x."
     if status == "stalled":
-        unmet = f" Not met: {binding}." if binding else ""
+        still = f" Not met: {unmet}." if unmet else ""
         return (
-            f"steps are too small for the losses to show a change, at {kkt}.{unmet}{_without_end(losses, first)}"
-            f"{_below(preference, losses, lower)}{_weakly(preference, kkt, seen.gradients)} If that is not good "
+            f"steps are too small for the losses to show a change, at {kkt}.{still}{_without_end(losses, first)}"
+            f"{_below(preference, losses, lower)}{_weakly(preference, kkt, seen.gradients[:m])} If that is not good "
             "enough, check jac, rounding in fun (float32 resolves stationarity to about 1e-3) or kinks in it (abs, "
             "max), or loosen tol."
         )
-    if not np.isfinite(losses).all():
-        found = ", ".join(f"{name} = {value:.4g}" for name, value in zip(preference.names, losses, strict=True))
+    if not np.isfinite(own).all():
+        values = [f"{name} = {value:.4g}" for name, value in zip(preference.names, losses, strict=True)]
+        labels = conditions.layout.labels(~np.isfinite(own[m:]))
+        found = ", ".join([*values, *labels])
         return f"fun(x0) is not finite ({found}). Start where every loss is a number."
     return (
         "a loss or a gradient became NaN, infinite or larger than any number worth following; the last finite point is "
@@ -158,12 +175,28 @@ def message_for(
     )
 
 
+def _unattainable(conditions: Conditions, losses: Array, seen: Seen, tol: float, atol: float, unmet: str) -> str:
+    """What cannot be met, and whether that is the preference or a constraint in x."""
+    in_x = _unmet(conditions, losses, seen, tol, atol, conditions.in_x)
+    what = "the violation" if not in_x else "the violation of the constraints in x"
+    remedy = "Relax it"
+    if in_x:
+        remedy = "Not the preference but the constraints in x stand in the way: relax those"
+    return (
+        f"no step from here reduces {what} to first order, nor did searches for less of it from the start and from "
+        f"near it; this is the closest point found. Not met: {unmet}. {remedy}, or start elsewhere: with non-convex "
+        "losses another start may reach it."
+    )
+
+
 def _weakly(preference: Preference, kkt: KKT, gradients: Array) -> str:
     """A note where the others are optimal whatever becomes of a loss: to first order it may still fall."""
     A = preference.A.numpy()
-    if preference.ray is not None or len(A) < 2 or (A < 0).any():
+    is_line = preference.ray is not None or preference.at_most is not None
+    if is_line or len(A) < 2 or (A < 0).any() or not kkt.weights.any():
         return ""
     unweighted = (A.sum(axis=0) > 0) & (np.abs(kkt.weights) <= _NO_WEIGHT * np.abs(kkt.weights).max()) & (gradients > 0)
+    unweighted &= ~(preference.B_h.numpy() != 0).any(axis=0)  # an equality fixes it
     names = [name for name, is_free in zip(preference.names, unweighted.tolist(), strict=True) if is_free]
     if not names:
         return ""
@@ -193,17 +226,16 @@ def _words(lower: Array) -> str:
     return f"{lower[0]:g}" if (lower == lower[0]).all() else "lower"
 
 
-def _binding(preference: Preference, losses: Array, tol: float) -> str:
-    """The constraints that are violated, worst first, with by how much."""
-    violation = preference.violation(losses).numpy()
-    rows = np.vstack([preference.B_g.numpy(), preference.B_h.numpy()])
-    offsets = np.concatenate([preference.b_g.numpy(), preference.b_h.numpy()])
-    scale = row_scale(rows, offsets, losses)
-    labels = (*preference.labels_g, *preference.labels_h)
+def _unmet(conditions: Conditions, losses: Array, seen: Seen, tol: float, atol: float, rows: Mask | None = None) -> str:
+    """The constraints that are violated, worst first, with by how much; of the masked rows only, if given."""
+    violation = conditions.violation(losses)
+    in_x = conditions.in_x if conditions.in_x.any() else None
+    counting = still_counts(losses, seen.losses)
+    scale = constraint_scale(conditions.rows, conditions.offsets, counting, seen.spans, in_x)
     worst: dict[str, float] = {}
-    for label, amount, size in zip(labels, violation, scale, strict=True):
-        if amount > tol * size:
-            worst[label] = max(worst.get(label, 0.0), float(amount))
+    for i, label in enumerate(conditions.labels):
+        if violation[i] - atol > tol * scale[i] and (rows is None or rows[i]):
+            worst[label] = max(worst.get(label, 0.0), float(violation[i]))
     ordered = sorted(worst.items(), key=lambda item: -item[1])
     return ", ".join(f"{label} (by {amount:.3g})" for label, amount in ordered)
 

@@ -1,267 +1,91 @@
 """Algorithm 1 with a trust radius and a quasi-Newton metric, for many runs at once.
 
 Each round every run linearises, solves the elastic subprogram in its metric, shrinks the proximal weight eta until the
-step fits its radius, and tries it. A step is taken only if the merit falls by a tenth of what the model predicts, so
-the merit never rises. The radius starts from the size of the parameters (or of losses over gradients), grows after
-good steps and shrinks after bad ones; nothing else in here has a unit.
+step fits its radius, and tries it (`_proposal.py`). A step is taken only if the merit falls by a tenth of what the
+model predicts, so the merit never rises. The radius starts from the size of the parameters (or of losses over
+gradients), grows after good steps and shrinks after bad ones; nothing else in here has a unit.
 
 Steps along a curved front are rejected although the weighted losses fell as expected: the losses bend apart, each by
 its own curvature (the Maratos effect). Such a step is tried once more, corrected by the bend that the trial showed.
+
+Nothing is called unattainable before a search for the smallest violation alone has ended where it began to look so, at
+the start, and near it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 
 from ferero._arrays import Array, Mask
+from ferero.optimize._box import Box
 from ferero.optimize._evaluator import Evaluator
-from ferero.optimize._merit import Merit
-from ferero.optimize._metric import Metric, make_metric
+from ferero.optimize._merit import Merit, violation_merit
 from ferero.optimize._outcome import Outcome, Round, Seen
-from ferero.optimize._scale import DIVERGED, gradient_scale, row_scale, still_counts
-from ferero.subprogram import Program, solve_batched, solve_exact
-from ferero.subprogram._batched import on_segment
+from ferero.optimize._proposal import Proposal, propose
+from ferero.optimize._runs import Runs, norms_of
+from ferero.optimize._scale import DIVERGED
+from ferero.subprogram import Program, solve_exact
 from ferero.subprogram._program import EPSILON
 
-__all__ = ["descend"]
+__all__ = ["Search", "descend"]
 
-FIRST_SHARE = 0.3  # of the first length scale that the first radius takes
 RESET_SHARE = 1e-2  # of the first radius, after the metric was reset
-BLIND_STEPS = 12  # longer and longer ones, before a plateau counts as one
-FITS = 1.1  # step lengths up to this multiple of the radius are taken
-SHORT = 0.8  # shorter ones are stretched to the radius while the metric says nothing about lengths
-FITTING_ROUNDS = 12
-MANY_RUNS = 4  # from which the batched subprogram pays
 NEARLY_STATIONARY = 1e-3  # relative stationarity at which an unmet constraint raises its price
 WITHOUT_PRICE = 1e-4  # the same for a line that has none yet
 PRICE_GROWTH = 10.0
+MULTIPLIERS = 2.0  # times the largest multiplier that a price may fall to
+MOST_LOWERED = 8  # times that it may
 HIGHEST_PRICE = 1e8
-STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which it cannot be reduced
+STUCK_VIOLATION = 1e-3  # relative size of the violation's gradient below which a search for the smallest one begins
+SMALLEST_VIOLATION = 1e-4  # the same where that search may end
 MOST_REJECTIONS = 30
+MOST_WASTED = 500  # steps that were not taken, in all
 MOST_RESETS = 2
+MOST_POLISHES = 8  # steps whose effect is below rounding
+NOISES = 2.0  # by how many times its rounding the merit may rise in such a step
+MOST_RESTORATIONS = 3
+RESTORATION_STEPS = 100
+PERTURBATION = 0.3  # of the start's size
 HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
 ACCEPTED_SHARE = 0.1  # of the predicted decrease that a step must bring
 GOOD_SHARE = 0.75  # above which the radius grows
 GROWTH = 2.5
+BACK = 0.25  # of a step to where there are no gradients
+UNEQUAL = 1e-3  # parameters whose share of the gradients is below this are rescaled with the metric
 
-IsOptimal = Callable[[int, Array, Array, Seen], bool]  # (run, losses, jacobian, what it has seen)
-
-
-class Runs:
-    """The runs still going.
-
-    Attributes:
-        ids: their indices, (P,).
-        points, losses, jacobian: (P, n), (P, m), (P, m, n).
-        first_losses: at the start, (P, m).
-        norms, largest: of each loss's gradient, here and so far, (P, m).
-        largest_order: of the gradient of each row that the preferences order by, so far, (P, k).
-        radius, first_radius: the trust radius, (P,); resets: how often the metric was reset, (P,).
-        bend: what a rejected step showed of the losses beyond first order, (P, m); zero unless ``correcting``.
-        retreat: the radius to go back to if the correction fails, (P,).
-        rejections: in a row; iterations: accepted steps; evaluations: (P,).
-        raised_at: the iteration of the last rise of the price, (P,).
-        order_values, constraint_values, violation, value: of the merit here, after `measure`.
-        noise: differences of the merit that mean nothing, (P,).
-    """
-
-    def __init__(self, evaluator: Evaluator, points: Array, losses: Array, merit: Merit) -> None:
-        P, n = points.shape
-        self.ids = np.arange(P)
-        self.points, self.losses, self.merit = points, losses, merit
-        self.first_losses = losses
-        self.largest, self.largest_order = np.zeros_like(losses), np.zeros(merit.asked.shape[:2])
-        self.take(evaluator.jacobians(self.ids))
-        self.radius = _first_radius(points, losses - merit.lower, self.norms)
-        self.first_radius = self.radius
-        self.resets = np.zeros(P, dtype=np.int64)
-        self.metric: Metric = make_metric(P, n)
-        self.bend = np.zeros_like(losses)
-        self.correcting: Mask = np.zeros(P, dtype=bool)
-        self.retreat = np.zeros(P)
-        self.rejections = np.zeros(P, dtype=np.int64)
-        self.iterations = np.zeros(P, dtype=np.int64)
-        self.raised_at = np.full(P, -1)
-        self.evaluations = np.full(P, 1 + evaluator.gradient_cost)
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def measure(self) -> None:
-        """Bring what the merit says of the current losses up to date."""
-        merit = self.merit
-        self.order_values = merit.order_values(self.losses)
-        self.constraint_values = merit.constraint_values(self.losses)
-        self.violation = merit.violation(self.constraint_values)
-        self.value = merit.worst(self.order_values) + merit.price * self.violation.sum(axis=-1)
-        self.noise = 4 * EPSILON * merit.magnitude(self.losses)
-
-    def take(self, jacobian: Array) -> None:
-        """The gradients of the current points, (P, m, n)."""
-        self.jacobian, self.norms = jacobian, _norms(jacobian)
-        self.largest = np.maximum(self.largest, self.norms)
-        self.largest_order = np.maximum(self.largest_order, _norms(self.merit.asked @ jacobian))
-
-    def seen(self, i: int) -> Seen:
-        """The sizes that one run has met."""
-        return Seen(self.first_losses[i], self.sizes()[i], self.largest_order[i])
-
-    def sizes(self) -> Array:
-        """The size that each loss's gradient counts as having, (P, m)."""
-        return gradient_scale(self.norms, self.largest)
-
-    def is_blind(self) -> Mask:
-        """Runs without any curvature yet may be on a plateau whose slope only longer steps can show."""
-        unscaled = ~self.metric.is_scaled
-        if not unscaled.any():
-            return unscaled
-        return np.asarray(unscaled & (self.rejections < BLIND_STEPS) & (self.norms > 0).any(axis=-1))
-
-    def keep(self, runs: Mask) -> None:
-        """Forget the runs that are not masked."""
-        for name, value in vars(self).items():
-            if isinstance(value, np.ndarray):
-                setattr(self, name, value[runs])
-        self.merit.keep(runs)
-        self.metric.keep(runs)
-
-    def outcome(self, i: int, status: str) -> Outcome:
-        """The end of one run."""
-        steps = int(self.iterations[i])
-        counts = steps, int(self.evaluations[i]), steps + 1
-        return Outcome(status, self.points[i], self.losses[i], self.jacobian[i], self.seen(i), *counts)
+IsOptimal = Callable[[int, Array, Array, Array, Seen], bool]  # (run, point, losses, jacobian, what it has seen)
 
 
-def _norms(vectors: Array) -> Array:
-    return np.asarray(np.sqrt((vectors * vectors).sum(axis=-1)))
-
-
-def _first_radius(points: Array, losses: Array, sizes: Array) -> Array:
-    """The parameters' size, or less if a shorter step already brings every loss to its bound to first order; (P,)."""
-    size = np.sqrt((points * points).sum(axis=-1))
-    to_bound = np.where((losses > 0) & (sizes > 0), losses / np.where(sizes > 0, sizes, 1.0), 0.0).max(axis=-1)
-    shortest = np.minimum(np.where(size > 0, size, np.inf), np.where(to_bound > 0, to_bound, np.inf))
-    return np.asarray(FIRST_SHARE * np.where(np.isfinite(shortest), shortest, 1.0))
-
-
-@dataclass(frozen=True)
-class Proposal:
-    """Steps and their predictions; arrays over the runs.
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What a search is given besides its starts.
 
     Attributes:
-        weights: w, (P, m).
-        order_part: lam_f, (P, k_f).
-        constraint_part: lam_g and lam_h of the scaled rows, (P, k_c).
-        step: d, (P, n).
-        length: |d|, (P,).
-        eta: the proximal weight, (P,).
-        predicted: decrease of the merit, (P,).
-        expected: decrease of the weighted losses, (P,).
-        left: linearised violation after the step, (P,).
+        evaluator: the losses and constraints in x.
+        is_optimal: the certificate at the tolerance.
+        max_iter: accepted steps per run.
+        tol: on stationarity and relative feasibility.
+        on_round: called after every round; a word that is not empty ends all runs, with it as their status.
+        box: the bounds, None for none.
+        atol: violations up to this are none, in the units of the rows; (k_c,) or 0.
+        errors: the size of errors in the losses and constraints, (m,); None for rounding alone.
+        in_x: which of the m are constraints in x, (m,).
+        restores: whether an unmet constraint starts a search for the smallest violation.
     """
 
-    weights: Array
-    order_part: Array
-    constraint_part: Array
-    step: Array
-    length: Array
-    eta: Array
-    predicted: Array
-    expected: Array
-    left: Array
-
-    def keep(self, runs: Mask) -> Proposal:
-        """The masked runs' only."""
-        return Proposal(**{name: value[runs] for name, value in vars(self).items()})
-
-
-def _propose(runs: Runs) -> Proposal:
-    """Solve the subprogram with its first eta, then with eta brought down (or, lengths unknown, up) to the radius.
-
-    The order's rows enter with their values, ``A (F - z)``, so that the rows that are not the worst may rise up to it.
-    A step that is being corrected sees the losses plus the bend that its trial showed.
-    """
-    merit, J = runs.merit, runs.jacobian
-    JM = runs.metric.apply(J)
-    gramian = JM @ J.transpose(0, 2, 1)
-    bent, order_values, values = runs.losses, runs.order_values, runs.constraint_values
-    if runs.correcting.any():
-        bent = runs.losses + runs.bend
-        order_values, values = merit.order_values(bent), merit.constraint_values(bent)
-    linear = order_values - merit.worst(order_values)[:, None] * merit.rates
-    rows, priced, k_f = merit.order, bool(merit.price.any()), merit.order.shape[1]
-    if priced:
-        rows, linear = np.concatenate([rows, merit.rows], axis=1), np.concatenate([linear, values], axis=1)
-    eta = _first_eta(runs)
-    lam = _multipliers(rows, eta[:, None, None] * gramian, linear, merit.rates, merit.price, merit.equalities)
-    weights, step, length = _steps(lam, rows, JM, eta)
-    for _ in range(FITTING_ROUNDS):
-        ratio = length / runs.radius
-        misfit = ((ratio > FITS) | (~runs.metric.is_scaled & (ratio < SHORT))) & (length > 0)
-        if not misfit.any():
-            break
-        eta[misfit] /= ratio[misfit]
-        part = rows[misfit], eta[misfit, None, None] * gramian[misfit], linear[misfit]
-        lam[misfit] = _multipliers(*part, merit.rates[misfit], merit.price[misfit], merit.equalities)
-        weights[misfit], step[misfit], length[misfit] = _steps(lam[misfit], rows[misfit], JM[misfit], eta[misfit])
-    ahead = bent + (J @ step[:, :, None])[:, :, 0]
-    left = merit.violation(merit.constraint_values(ahead)).sum(axis=-1)
-    along = (weights * (gramian @ weights[:, :, None])[:, :, 0]).sum(axis=-1)
-    curvature = np.where(runs.metric.is_scaled & ~runs.correcting, 0.5 * eta * eta * along, 0.0)
-    return Proposal(
-        weights=weights,
-        order_part=lam[:, :k_f],
-        constraint_part=lam[:, k_f:] if priced else np.zeros_like(values),
-        step=step,
-        length=length,
-        eta=eta,
-        predicted=runs.value - merit.worst(merit.order_values(ahead)) - merit.price * left - curvature,
-        expected=(eta - 0.5 * eta * eta) * along,
-        left=left,
-    )
-
-
-def _first_eta(runs: Runs) -> Array:
-    """1, or while lengths are unknown what makes the longest gradient of a row as long as the radius; (P,)."""
-    eta = np.ones(len(runs))
-    unscaled = ~runs.metric.is_scaled
-    if unscaled.any():
-        gradients = runs.merit.order @ runs.jacobian
-        rates = np.where(runs.merit.rates > 0, runs.merit.rates, np.inf)
-        longest = (np.sqrt((gradients * gradients).sum(axis=-1)) / rates).max(axis=-1)
-        eta[unscaled] = (runs.radius / np.where(longest > 0, longest, np.inf))[unscaled]
-    return np.where(eta > 0, eta, 1.0)
-
-
-def _steps(lam: Array, rows: Array, JM: Array, eta: Array) -> tuple[Array, Array, Array]:
-    """``w = S^T lam``, ``d = -eta M gradF w`` and ``|d|``."""
-    weights = lam[:, None, :] @ rows
-    step = -eta[:, None] * (weights @ JM)[:, 0]
-    return weights[:, 0], step, np.sqrt((step * step).sum(axis=-1))
-
-
-def _multipliers(rows: Array, gramian: Array, linear: Array, rates: Array, price: Array, equalities: int) -> Array:
-    """The subprograms of R runs, (R, k); constraint rows are present only if some run has a price."""
-    k_f, priced = rates.shape[1], rows.shape[1] > rates.shape[1]
-    if rows.shape[1] == k_f == 2 and rates.all():
-        return on_segment(rows @ gramian @ rows.transpose(0, 2, 1), linear, rates)
-    if len(rows) >= MANY_RUNS:
-        S, K, q, a, rho = (
-            torch.from_numpy(np.ascontiguousarray(array)) for array in (rows, gramian, linear, rates, price)
-        )
-        total = torch.ones(len(rows), dtype=torch.float64)
-        return np.asarray(solve_batched(S, K, q, a, total, equalities if priced else 0, rho)[0].numpy())
-    out = np.zeros(linear.shape)
-    for i in range(len(rows)):
-        used, count = (rows.shape[1], equalities) if price[i] > 0 else (k_f, 0)
-        bound = float(price[i]) or np.inf
-        program = Program(rows[i, :used], gramian[i], linear[i, :used], rates[i], 1.0, count, bound)
-        out[i, :used] = solve_exact(program).multipliers
-    return out
+    evaluator: Evaluator
+    is_optimal: IsOptimal
+    max_iter: int
+    tol: float
+    on_round: Callable[[Round], str]
+    box: Box | None
+    in_x: Mask
+    atol: float = 0.0
+    errors: Array | None = None
+    restores: bool = True
 
 
 @dataclass(frozen=True)
@@ -287,35 +111,55 @@ class Measures:
         return Measures(**{name: value[runs] for name, value in vars(self).items()})
 
 
-def _measure(runs: Runs, proposal: Proposal) -> Measures:
+def _measure(runs: Runs, proposal: Proposal, atol: float) -> Measures:
     """The measures of the point that the proposal starts from, with its multipliers."""
-    merit = runs.merit
-    combined = (proposal.weights[:, None, :] @ runs.jacobian)[:, 0]
-    size = np.sqrt((combined * combined).sum(axis=-1))
+    merit, size = runs.merit, proposal.residual
     sizes = runs.sizes()[:, :, None]
     order_part = (proposal.order_part * (np.abs(merit.order) @ sizes)[:, :, 0]).sum(axis=-1)
     all_parts = order_part
     if merit.price.any():
         all_parts = order_part + (np.abs(proposal.constraint_part) * (np.abs(merit.rows) @ sizes)[:, :, 0]).sum(axis=-1)
-    relative = runs.violation / row_scale(merit.rows, merit.offsets, still_counts(runs.losses, runs.first_losses))
-    weighted = (np.abs(proposal.weights) * np.abs(runs.losses - merit.lower)).sum(axis=-1)
+    relative = _relative_violation(runs, atol)
+    varies = np.minimum(np.abs(runs.losses - merit.lower), runs.spans())
+    weighted = (np.abs(proposal.weights) * varies).sum(axis=-1)
     expected = np.where(runs.metric.is_scaled, proposal.expected, 0.0)
-    moved = np.sqrt((runs.points * runs.points).sum(axis=-1))
+    moved = norms_of(runs.points)
     invisible = (proposal.predicted <= runs.noise) | (proposal.length <= EPSILON * moved)
     return Measures(
         stationarity=size / np.where(order_part > 0, order_part, np.inf),
         balance=size / np.where(all_parts > 0, all_parts, np.inf),
         decrement=expected / np.where(weighted > 0, weighted, np.inf),
         feasibility=relative.max(axis=-1, initial=0.0),
-        exhausted=(invisible & ~runs.is_blind()) | (runs.rejections > MOST_REJECTIONS),
+        exhausted=(invisible & ~runs.is_blind() & ~_may_polish(runs, proposal))
+        | (runs.rejections > MOST_REJECTIONS)
+        | (runs.wasted > MOST_WASTED),
     )
 
 
-def _judge(
-    runs: Runs, proposal: Proposal, measures: Measures, is_optimal: IsOptimal, max_iter: int, tol: float
-) -> dict[int, str]:
+def _may_polish(runs: Runs, proposal: Proposal) -> Mask:
+    """Runs whose next decrease is below rounding: a few more steps are taken unjudged, for their gradients' sake."""
+    return np.asarray(
+        runs.metric.is_scaled
+        & (runs.polished < MOST_POLISHES)
+        & (runs.rejections == 0)
+        & (proposal.length > EPSILON * norms_of(runs.points))
+    )
+
+
+def _relative_violation(runs: Runs, atol: float) -> Array:
+    """The violations beyond ``atol``, relative to the size of their rows, (P, k_c)."""
+    if not runs.violation.any():
+        return runs.violation
+    beyond = runs.violation
+    if atol:
+        beyond = np.maximum(beyond - atol * np.abs(runs.merit.rows).max(axis=-1), 0.0)
+    return np.asarray(beyond / runs.constraint_scales())
+
+
+def _judge(runs: Runs, proposal: Proposal, measures: Measures, search: Search) -> dict[int, str]:
     """The status of each run that is done, by its place among those still going."""
     done: dict[int, str] = {}
+    is_optimal, max_iter, tol = search.is_optimal, search.max_iter, search.tol
     arrived = (measures.stationarity <= tol) & (measures.feasibility <= tol) & (measures.decrement <= tol)
     spent = runs.iterations >= max_iter
     underpriced = _needs_higher_price(runs, proposal, measures, tol)
@@ -325,12 +169,20 @@ def _judge(
     for i in np.flatnonzero(arrived | measures.exhausted | spent | underpriced):
         is_candidate = arrived[i] or measures.exhausted[i] or spent[i]
         may_pay_more = unmet[i] and runs.merit.price[i] < HIGHEST_PRICE
-        if is_candidate and is_optimal(int(runs.ids[i]), runs.losses[i], runs.jacobian[i], runs.seen(int(i))):
+        here = runs.points[i], runs.losses[i], runs.jacobian[i]
+        if is_candidate and is_optimal(int(runs.ids[i]), *here, runs.seen(int(i))):
             done[int(i)] = "converged"
-        elif unmet[i] and (measures.exhausted[i] or underpriced[i]) and _is_violation_stuck(runs, int(i), tol):
-            done[int(i)] = "unattainable"
+        elif (
+            unmet[i]
+            and (measures.exhausted[i] or underpriced[i])
+            and _is_violation_stuck(runs, int(i), tol)
+            and (status := _restore(runs, int(i), search))
+        ):
+            done[int(i)] = status
         elif measures.exhausted[i] and not may_pay_more and runs.resets[i] >= MOST_RESETS:
-            done[int(i)] = "stalled"
+            status = _restore(runs, int(i), search) if unmet[i] else "stalled"
+            if status:
+                done[int(i)] = status
         elif spent[i]:
             done[int(i)] = "max_iter"
     return done
@@ -341,7 +193,7 @@ def _restart(runs: Runs, measures: Measures, tol: float) -> Mask:
     afresh = measures.exhausted & (runs.resets < MOST_RESETS)
     afresh &= ~((measures.feasibility > tol) & (runs.merit.price < HIGHEST_PRICE))
     if afresh.any():
-        runs.metric.reset(afresh)
+        runs.metric.reset(afresh, _sizes(runs))
         runs.radius = np.where(afresh, RESET_SHARE * runs.first_radius, runs.radius)
         runs.rejections = np.where(afresh, 0, runs.rejections)
         runs.resets = runs.resets + afresh
@@ -363,7 +215,10 @@ def _raise_prices(runs: Runs, proposal: Proposal, measures: Measures, tol: float
 
 def _needs_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol: float) -> Mask:
     """Runs nearly stationary under the present price, with a violation that the step would not reduce."""
-    unreduced = (measures.feasibility > tol) & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
+    unmet = measures.feasibility > tol
+    if not unmet.any():
+        return unmet
+    unreduced = unmet & (proposal.left > 0.5 * runs.violation.sum(axis=-1))
     threshold = np.where(runs.merit.price > 0, NEARLY_STATIONARY, WITHOUT_PRICE)
     has_moved = runs.iterations > runs.raised_at
     return np.asarray(unreduced & (measures.balance <= threshold) & has_moved & ~runs.correcting)
@@ -371,6 +226,8 @@ def _needs_higher_price(runs: Runs, proposal: Proposal, measures: Measures, tol:
 
 def _would_violate(runs: Runs, proposal: Proposal, tol: float) -> Mask:
     """Runs whose step would violate a constraint further: the price is too low."""
+    if not proposal.left.any():
+        return np.zeros(len(runs), dtype=bool)
     worse = proposal.left > (1.0 + tol) * runs.violation.sum(axis=-1) + tol
     return np.asarray(worse & (runs.merit.price > 0) & ~runs.correcting)
 
@@ -389,6 +246,8 @@ def _drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
     size = part.sum(axis=-1)
     cancelled = np.abs(proposal.weights).max(axis=-1) <= HELD * size
     held = part > HELD * size[:, None]
+    if not cancelled.any():
+        return False
     others = ((runs.merit.order != 0).any(axis=-1) & ~held).any(axis=-1)
     settled = proposal.predicted <= np.sqrt(EPSILON) * runs.merit.magnitude(runs.losses)
     drop = cancelled & others & settled
@@ -405,11 +264,20 @@ def _drop_held_rows(runs: Runs, proposal: Proposal) -> bool:
     return bool(drop.any())
 
 
+def _sizes(runs: Runs) -> Array:
+    """The sizes of the parameters that a metric begins with: alike, unless some had hardly a share of a gradient."""
+    share = np.maximum(runs.columns, EPSILON**0.5)
+    share = share / share.max(axis=-1, keepdims=True)
+    return np.where((share < UNEQUAL).any(axis=-1, keepdims=True), 1.0 / share, 1.0)
+
+
 def _is_violation_stuck(runs: Runs, i: int, tol: float) -> bool:
-    """Whether the shortest subgradient of the violation vanishes: no first-order step reduces it."""
+    """Whether the shortest subgradient of the violation nearly vanishes: first-order steps hardly reduce it."""
     merit = runs.merit
     rows, J, values = merit.rows[i], runs.jacobian[i], runs.constraint_values[i]
-    scale = row_scale(rows, merit.offsets[i], still_counts(runs.losses[i], runs.first_losses[i]))
+    if runs.box is not None:
+        J = J * (runs.box.sides(runs.points[i]) == 0)
+    scale = runs.constraint_scales()[i]
     is_equality = np.arange(len(rows)) >= len(rows) - merit.equalities
     violated = np.where(is_equality, np.abs(values), values) > tol * scale
     active = ~violated & (is_equality | (values > -tol * scale))
@@ -424,34 +292,114 @@ def _is_violation_stuck(runs: Runs, i: int, tol: float) -> bool:
     return bool(np.linalg.norm(pull @ J) <= STUCK_VIOLATION * whole)
 
 
-def descend(
-    evaluator: Evaluator,
-    points: Array,
-    losses: Array,
-    merit: Merit,
-    is_optimal: IsOptimal,
-    *,
-    max_iter: int,
-    tol: float,
-    on_round: Callable[[Round], bool],
-) -> list[Outcome]:
+def _restore(runs: Runs, i: int, search: Search) -> str:
+    """Move a run to a point that meets its constraints and return "", or say why there is none.
+
+    The largest violation alone is minimised from here, from the start, and from near the start. The run takes the first
+    point that meets the constraints; where none does it takes the one that violates them least.
+    """
+    if not search.restores or runs.restorations[i] >= MOST_RESTORATIONS:
+        return "stalled"
+    runs.restorations[i] += 1
+    scales = runs.constraint_scales()[i]
+    spread = PERTURBATION * (float(np.linalg.norm(runs.first_points[i])) or 1.0) / np.sqrt(runs.points.shape[1])
+    nearby = runs.first_points[i] + spread * np.random.default_rng(0).standard_normal(runs.points.shape[1])
+    best, proves = _Restoration(np.inf), False
+    for start in (runs.points[i], runs.first_points[i], nearby):
+        attempt = _reduce_violation(runs, i, start, scales, search)
+        runs.evaluations[i] += attempt.evaluations
+        proves |= attempt.is_stationary
+        if attempt.violation < best.violation:
+            best = attempt
+        if best.violation <= search.tol:
+            break
+    if best.outcome is not None and best.violation < _largest(
+        runs.violation[i], runs.merit.rows[i], scales, search.atol
+    ):
+        runs.place(i, best.outcome)
+        runs.measure()
+    if best.violation > search.tol:
+        return "unattainable" if proves else "stalled"
+    runs.merit.price[i] = max(PRICE_GROWTH * runs.merit.price[i], 1.0)
+    only = np.arange(len(runs)) == i
+    runs.metric.reset(only, _sizes(runs))
+    runs.radius[i], runs.rejections[i], runs.resets[i] = runs.first_radius[i], 0, 0
+    return ""
+
+
+@dataclass(frozen=True)
+class _Restoration:
+    """The smallest violation found from one start, and whether no first-order step reduces it."""
+
+    violation: float
+    is_stationary: bool = False
+    outcome: Outcome | None = None
+    evaluations: int = 0
+
+
+def _largest(violation: Array, rows: Array, scales: Array, atol: float) -> float:
+    return float((np.maximum(violation - atol * np.abs(rows).max(axis=-1), 0.0) / scales).max(initial=0.0))
+
+
+def _reduce_violation(runs: Runs, i: int, start: Array, scales: Array, search: Search) -> _Restoration:
+    """Minimise the largest violation of one run from a start, until it is within half the tolerance."""
+    evaluator, merit = search.evaluator, runs.merit
+    point = (start if search.box is None else search.box.clip(start))[None]
+    losses = evaluator.losses(point)
+    if not np.isfinite(losses).all():
+        return _Restoration(np.inf, evaluations=1)
+    jacobian = evaluator.jacobians(np.zeros(1, dtype=np.int64))
+    alone = violation_merit(merit, i, losses[0], runs.terms(i))
+
+    def violation_of(values: Array) -> float:
+        found = merit.rows[i] @ values + merit.offsets[i]
+        first = len(found) - merit.equalities
+        violation = np.concatenate([np.maximum(found[:first], 0.0), np.abs(found[first:])])
+        return _largest(violation, merit.rows[i], scales, search.atol)
+
+    def is_met(values: Array) -> bool:
+        return violation_of(values) <= 0.5 * search.tol
+
+    def is_stationary(run: int, point: Array, values: Array, jacobian: Array, seen: Seen) -> bool:
+        del run
+        J = jacobian if search.box is None else jacobian * (search.box.sides(point) == 0)
+        rows, row_values = alone.order[0], alone.order_values(values[None])[0]
+        size = float(np.abs(row_values).max()) or 1.0
+        lam = solve_exact(
+            Program(rows, J @ J.T, (row_values - row_values.max()) / size, np.ones(len(rows)), 1.0)
+        ).multipliers
+        whole = float(lam @ seen.order)
+        return is_met(values) or float(np.linalg.norm(lam @ rows @ J)) <= SMALLEST_VIOLATION * whole
+
+    sub = replace(
+        search,
+        is_optimal=is_stationary,
+        max_iter=RESTORATION_STEPS,
+        on_round=lambda record: "stopped" if is_met(record.losses[0]) else "",
+        restores=False,
+    )
+    if is_met(losses[0]):
+        sub = replace(sub, max_iter=0)
+    outcome = descend(sub, point, losses, jacobian, alone)[0]
+    return _Restoration(violation_of(outcome.losses), outcome.status == "converged", outcome, outcome.evaluations)
+
+
+def descend(search: Search, points: Array, losses: Array, jacobian: Array, merit: Merit) -> list[Outcome]:
     """Runs every start to its end.
 
     Args:
-        evaluator: the losses.
-        points: starts, (P, n).
+        search: the functions, the certificate and the limits.
+        points: starts, (P, n), in the box.
         losses: there, (P, m), the evaluator's last; runs where they are not finite end at once.
+        jacobian: there, (P, m, n).
         merit: built for the losses at the starts.
-        is_optimal: the certificate at the tolerance.
-        max_iter: accepted steps per run.
-        tol: on stationarity and relative feasibility.
-        on_round: called after every round; True ends all runs.
 
     Returns:
         One outcome per start.
     """
-    runs = Runs(evaluator, points, losses, merit)
+    runs = Runs(search.evaluator, points, losses, jacobian, merit, search.box, search.errors, search.in_x)
     outcomes: dict[int, Outcome] = {}
+    tol = search.tol
 
     def end(done: dict[int, str]) -> Mask:
         for i, status in done.items():
@@ -465,18 +413,20 @@ def descend(
     end({int(i): "non_finite" for i in np.flatnonzero(~_is_finite(runs))})
     while len(runs):
         runs.measure()
-        proposal = _propose(runs)
+        proposal = propose(runs)
         if _drop_hopeless_corrections(runs, proposal) or _drop_held_rows(runs, proposal):
             continue
-        measures = _measure(runs, proposal)
-        done = _judge(runs, proposal, measures, is_optimal, max_iter, tol)
+        measures = _measure(runs, proposal, search.atol)
+        restored = runs.restorations.sum()
+        done = _judge(runs, proposal, measures, search)
+        moved = runs.restorations.sum() > restored
         if done:
             going = end(done)
             proposal, measures = proposal.keep(going), measures.keep(going)
-        if not len(runs) or _raise_prices(runs, proposal, measures, tol).any():
+        if moved or not len(runs) or _raise_prices(runs, proposal, measures, tol).any():
             continue
         if not _restart(runs, measures, tol).any():
-            end(_try(evaluator, runs, proposal, measures, on_round))
+            end(_try(search, runs, proposal, measures))
     return [outcomes[i] for i in range(len(points))]
 
 
@@ -495,30 +445,61 @@ def _drop_hopeless_corrections(runs: Runs, proposal: Proposal) -> bool:
     return True
 
 
-def _try(
-    evaluator: Evaluator,
-    runs: Runs,
-    proposal: Proposal,
-    measures: Measures,
-    on_round: Callable[[Round], bool],
-) -> dict[int, str]:
+def _try(search: Search, runs: Runs, proposal: Proposal, measures: Measures) -> dict[int, str]:
     """Evaluate the steps, take those that decrease the merit enough, update the metric; returns the runs that end."""
     trial = runs.points + proposal.step
-    losses = evaluator.losses(trial)
+    if runs.box is not None:
+        trial = runs.box.clip(trial)
+    losses = search.evaluator.losses(trial)
     runs.evaluations += 1
     with np.errstate(invalid="ignore", over="ignore"):
         actual = runs.value - runs.merit.value(losses)
     actual[~np.isfinite(actual)] = -np.inf
     accepted = (actual >= ACCEPTED_SHARE * proposal.predicted) & (actual > 0)
+    if not accepted.all() and runs.merit.price.any():
+        accepted |= _accept_at_lower_price(runs, proposal, losses, accepted)
+    unjudged = (proposal.predicted <= runs.noise) & (np.abs(actual) <= NOISES * runs.noise) & runs.metric.is_scaled
+    if unjudged.any():
+        accepted |= unjudged
+        runs.polished = runs.polished + unjudged
+    before = runs.rejections
     _resize(runs, proposal, losses, actual, accepted)
     done: dict[int, str] = {}
     if accepted.any():
-        done = _move(evaluator, runs, proposal, trial, losses, accepted)
+        moved = accepted.copy()
+        done = _move(search.evaluator, runs, proposal, trial, losses, accepted)
+        if (back := moved & ~accepted).any():
+            runs.rejections = np.where(back, before + 1, runs.rejections)
+    runs.wasted = runs.wasted + ~accepted
     violation, stationarity = measures.feasibility, measures.stationarity
     parts = runs.losses, proposal.weights, violation, stationarity, proposal.length, runs.points
-    if on_round(Round(runs.ids, accepted, *parts)):
-        return dict.fromkeys(range(len(runs)), "stopped")
+    if stop := search.on_round(Round(runs.ids, accepted, *parts)):
+        return dict.fromkeys(range(len(runs)), stop)
     return done
+
+
+def _accept_at_lower_price(runs: Runs, proposal: Proposal, losses: Array, accepted: Mask) -> Mask:
+    """Rejected steps that pass with a price of twice the largest multiplier, which then becomes the price.
+
+    A price far above the multipliers makes the curvature of a constraint count for more than it does in the model, and
+    each step along it is rejected. A price may fall only so often, so that no cycle is possible.
+    """
+    merit = runs.merit
+    needed = MULTIPLIERS * np.abs(proposal.constraint_part).max(axis=-1, initial=0.0)
+    lower = ~accepted & (needed > 0) & (needed < merit.price) & (runs.lowered < MOST_LOWERED) & ~runs.correcting
+    if not lower.any():
+        return np.asarray(lower)
+    violation = runs.violation.sum(axis=-1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        ahead = merit.violation(merit.constraint_values(losses)).sum(axis=-1)
+        fall = runs.value - merit.price * violation - merit.worst(merit.order_values(losses))
+        actual = fall + needed * (violation - ahead)
+    predicted = proposal.predicted + (merit.price - needed) * (proposal.left - violation)
+    passes = lower & (predicted > runs.noise) & (actual >= ACCEPTED_SHARE * predicted)
+    if passes.any():
+        merit.price = np.where(passes, needed, merit.price)
+        runs.lowered = runs.lowered + passes
+    return np.asarray(passes)
 
 
 def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accepted: Mask) -> None:
@@ -556,23 +537,32 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
 def _move(
     evaluator: Evaluator, runs: Runs, proposal: Proposal, trial: Array, losses: Array, accepted: Mask
 ) -> dict[int, str]:
-    """Take the accepted steps; runs whose losses or gradients diverge there stay and end."""
+    """Take the accepted steps. Runs whose losses diverge stay and end; those without gradients there step back."""
     moved = np.flatnonzero(accepted)
-    jacobian = runs.jacobian.copy()
-    jacobian[moved] = evaluator.jacobians(moved)
+    found = evaluator.jacobians(moved)
     runs.evaluations[moved] += evaluator.gradient_cost
-    finite: Mask = np.asarray((np.abs(jacobian) < DIVERGED).all(axis=(1, 2)))
-    finite &= ~accepted | (np.abs(losses) < DIVERGED).all(axis=-1)
-    if not finite.all():
-        jacobian = np.where(finite[:, None, None], jacobian, runs.jacobian)
-        accepted &= finite
-    weights = proposal.weights[:, None, :]
-    change = (weights @ (jacobian - runs.jacobian))[:, 0]
-    image = -proposal.eta[:, None] * (weights @ runs.jacobian)[:, 0]
-    runs.metric.update(accepted, proposal.step, change, image)
-    runs.points = np.where(accepted[:, None], trial, runs.points)
-    runs.losses = np.where(accepted[:, None], losses, runs.losses)
-    runs.take(jacobian)
-    runs.iterations = runs.iterations + accepted
-    runs.merit.renew(runs.losses)
-    return {int(i): "non_finite" for i in np.flatnonzero(~finite)}
+    is_bounded = np.abs(losses[moved]).max(axis=-1) < DIVERGED
+    has_gradient = np.isfinite(np.einsum("pmn->p", found)) | np.isfinite(found).all(axis=(1, 2))
+    if has_gradient.all() and not (np.abs(found).max(axis=(1, 2), initial=0.0) < DIVERGED).all():
+        is_bounded &= np.abs(found).max(axis=(1, 2)) < DIVERGED
+    ends = moved[~is_bounded & has_gradient]
+    back = moved[~has_gradient]
+    if len(back):
+        runs.radius[back] = BACK * proposal.length[back]
+    if not (is_bounded & has_gradient).all():
+        accepted[ends], accepted[back] = False, False
+        found, moved = found[is_bounded & has_gradient], moved[is_bounded & has_gradient]
+    if len(moved):
+        jacobian = found
+        if len(moved) < len(runs):
+            jacobian = runs.jacobian.copy()
+            jacobian[moved] = found
+        change = (proposal.weights[:, None, :] @ (jacobian - runs.jacobian))[:, 0]
+        image = -proposal.eta[:, None] * proposal.slopes
+        runs.metric.update(accepted, trial - runs.points, change, image)
+        runs.points = trial if accepted.all() else np.where(accepted[:, None], trial, runs.points)
+        runs.losses = np.where(accepted[:, None], losses, runs.losses)
+        runs.take(jacobian)
+        runs.iterations = runs.iterations + accepted
+        runs.merit.renew(runs.losses)
+    return {int(i): "non_finite" for i in ends}

@@ -75,6 +75,7 @@ def assemble(
         "notes": line.notes if line is not None else check_consistent(parts),
         "_ray": line and line.direction,
         "through": line and line.through,
+        "at_most": None,
         "members": (),
     }
 

@@ -5,7 +5,7 @@ The grammar::
     text        :=  statement ((";" | "," | newline) statement)*
     statement   :=  ["subject to"] sum ("<=" | ">=" | "==" | "=") sum ["(" "margin" number "standard errors" ")"]
                  |  "minimize" sum ("," sum)*
-                 |  "ray" vector ["through" vector]  |  "weights" vector
+                 |  "ray" vector ["through" vector] ["at_most"]  |  "weights" vector
     vector      :=  number+  |  "(" number ("," number)* ")"
     sum         :=  product (("+" | "-") product)*
     product     :=  factor (("*" | "/") factor)*
@@ -54,6 +54,7 @@ class ParsedText:
         constraints: the constraints, in order.
         ray: the vector of a `ray` clause.
         through: its starting point.
+        at_most: whether the losses may be below it.
         weights: the vector of a `weights` clause.
     """
 
@@ -62,6 +63,7 @@ class ParsedText:
     constraints: list[Constraint] = field(default_factory=list)
     ray: list[float] | None = None
     through: list[float] | None = None
+    at_most: bool = False
     weights: list[float] | None = None
 
     def objectives(self) -> Objectives:
@@ -191,6 +193,9 @@ class _Parser:
         if self.token.text == "through":
             self._take()
             self.parsed.through = self._vector()
+        if self.token.text == "at_most":
+            self._take()
+            self.parsed.at_most = True
 
     def _minimize(self) -> None:
         """One sum or more; a sum behind a comma that is compared with something starts the constraints."""

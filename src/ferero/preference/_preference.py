@@ -58,7 +58,7 @@ class _constructor_and_value(Generic[_P, _R]):  # noqa: N801  # a decorator, lik
 
 Names: TypeAlias = Objectives | Sequence[str] | None
 
-_TENSORS = ("A", "B_g", "b_g", "margins", "B_h", "b_h", "_ray", "through")
+_TENSORS = ("A", "B_g", "b_g", "margins", "B_h", "b_h", "_ray", "through", "at_most")
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -96,6 +96,8 @@ class Preference:
         notes: sentences about constraints that are redundant or that no non-negative losses can meet.
         ray: the unit vector (m,) of a line, None for what is not a line. Of a stack: (P, m) if all are lines.
         through: the point (m,) that the line goes through, None for the origin. Of a stack: zeros where None.
+        at_most: the unit vector v (m,) of `F <= through + t v` with the smallest t, None for any other preference. Of a
+            stack: (P, m) if all are such.
         members: the stacked preferences; empty for a single one.
 
     Raises:
@@ -131,6 +133,7 @@ class Preference:
     notes: tuple[str, ...]
     _ray: Tensor | None  # read as `ray`, which is also a constructor
     through: Tensor | None
+    at_most: Tensor | None
     members: tuple[Preference, ...]
 
     def __init__(
@@ -165,7 +168,7 @@ class Preference:
         """Read a preference from text; nothing is evaluated.
 
         Constraints are separated by `;`, `,` or a new line. Also `minimize cpc + zh, en`, `ray 1 2`,
-        `ray(1, 2) through (0, 0.5)` and `weights(0.3, 0.7)`.
+        `ray(1, 2) through (0, 0.5)`, `ray 1 2 at_most` and `weights(0.3, 0.7)`.
 
         Args:
             text: the preference in words.
@@ -184,7 +187,7 @@ class Preference:
         named = known if known is not None else parsed.objectives()
         preference = cls(named, parsed.constraints, parsed.minimize_over(named), cone)
         if parsed.ray is not None:
-            return cls.ray(parsed.ray, parsed.through, names=named) & preference
+            return cls.ray(parsed.ray, parsed.through, at_most=parsed.at_most, names=named) & preference
         if parsed.weights is not None:
             return cls.from_weights(parsed.weights, names=named) & preference
         return preference
@@ -195,10 +198,11 @@ class Preference:
         vector: ArrayLike,
         through: ArrayLike | None = None,
         *,
+        at_most: bool = False,
         cone: Cone | None = None,
         names: Names = None,
     ) -> Preference:
-        """Losses with `F - through` parallel to the vector.
+        """Losses with `F - through` parallel to the vector, or at most a multiple of it.
 
         `B_h` is an orthonormal basis (m - 1, m) of the vector's complement and `b_h = -B_h through`. With
         `through` one inequality keeps to the vector's side, `-v . (F - through) <= 0` for the unit vector v;
@@ -207,19 +211,27 @@ class Preference:
         Args:
             vector: the direction (m,), of any length.
             through: a point (m,) on it; None is the origin.
-            cone: as for `Preference`.
+            at_most: ask for `F <= through + t v` with the smallest t (weighted Chebyshev) instead. Where the ray meets
+                the front the answer is the same; where it misses the front this still has an answer, at which some
+                losses are below the ray. Only `minimize` and `trace` take it.
+            cone: as for `Preference`; not together with `at_most`.
             names: the losses (m,); None is f1..fm.
 
         Raises:
-            InputError: for a vector that is zero or not finite.
+            InputError: for a vector that is zero or not finite, or with `at_most` one that is not positive.
 
         Example:
             >>> print(Preference.ray([1.0, 2.0]))
             minimize f1, f2
             subject to F along (0.45, 0.89)
+            >>> print(Preference.ray([1.0, 2.0], at_most=True))
+            minimize t
+            subject to F <= t (0.45, 0.89)
         """
         unit = unit_vector(as_vector(vector, "vector"), "vector")
         start = None if through is None else as_vector(through, "through", unit.numel())
+        if at_most:
+            return _below_vector(unit, start, names, cone)
         what = "F" if start is None else f"F - {vector_text(start)}"
         line = Line(unit, start, start is not None, f"{what} along {vector_text(unit)}")
         return cls._of_line(line, names, cone)
@@ -461,6 +473,7 @@ class Preference:
             fields = assemble(named, self.constraints + other.constraints)
         else:
             fields = {**vars(self if self.constraints else other), "measured": named.measured}
+        fields |= _joint_ceiling(self, other)
         return self._of(**{**fields, **order._order}).to(self.A.device, self.A.dtype)
 
     @property
@@ -513,6 +526,10 @@ class Preference:
     def __str__(self) -> str:
         if self.members:
             return "\n".join(f"[{i}] " + str(p).replace("\n", "\n    ") for i, p in enumerate(self.members))
+        if self.at_most is not None:
+            start = "" if self.through is None else f"{vector_text(self.through)} + "
+            order = "minimize t\nsubject to " + f"F <= {start}t {vector_text(self.at_most)}"
+            return order + "".join(f"\n           {text}" for text in dict.fromkeys(map(str, self.constraints)))
         if self.minimized:
             order = "minimize " + ", ".join(str(form) for form in self.minimized)
         else:
@@ -547,6 +564,32 @@ def _read_names(names: Objectives | Sequence[str]) -> Objectives:
     if isinstance(names, str) or not isinstance(names, Objectives | Sequence):
         raise InputError(f"names: expected ferero.objectives(...) or a list, found {names!r} ({type(names).__name__})")
     return as_objectives(names, len(names))
+
+
+def _below_vector(unit: Tensor, start: Tensor | None, names: Names, cone: Cone | None) -> Preference:
+    """`F <= start + t unit` with the smallest t."""
+    if cone is not None:
+        raise InputError("at_most, cone: expected one of them, found both; F <= t v is about every loss by itself")
+    if not bool((unit > 0).all()):
+        raise InputError(
+            f"vector: expected positive components with at_most=True, found {unit.tolist()}; leave out losses that may "
+            "take any value"
+        )
+    fields = assemble(as_objectives(names, unit.numel()), ())
+    return Preference._of(**{**fields, "at_most": unit, "through": start})
+
+
+def _joint_ceiling(one: Preference, other: Preference) -> dict[str, Any]:
+    """The field of `F <= t v` of two preferences, of which at most one may be such."""
+    if one.at_most is None and other.at_most is None:
+        return {}
+    if one.at_most is not None and other.at_most is not None:
+        raise InputError("&: expected one ray with at_most=True, found two; write the second as bounds")
+    ceiling = one if one.at_most is not None else other
+    rest = other if ceiling is one else one
+    if rest.minimized or rest.cone is not None or rest.ray is not None:
+        raise InputError("&: expected constraints beside a ray with at_most=True, found another order or a line")
+    return {"at_most": ceiling.at_most, "through": ceiling.through}
 
 
 def shifted(preference: Preference, lower: Tensor) -> Preference:

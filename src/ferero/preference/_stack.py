@@ -34,7 +34,7 @@ def stack_fields(members: Sequence[Preference]) -> dict[str, Any]:
     empty = dict.fromkeys(("constraints", "minimized", "labels_g", "labels_h"), ())
     notes = tuple(f"[{i}] {note}" for i, p in enumerate(members) for note in p.notes)
     order = {"cone": first.cone if is_shared else None, "notes": notes}
-    return {**fields, **empty, **order, **_matrices(members), **_lines(members)}
+    return {**fields, **empty, **order, **_matrices(members), **_lines(members), "at_most": _ceilings(members)}
 
 
 def measured_of(*preferences: Preference) -> tuple[str, ...]:
@@ -75,3 +75,9 @@ def _lines(members: Sequence[Preference]) -> dict[str, Tensor | None]:
     points = [torch.zeros_like(members[0].A[0]) if p.through is None else p.through for p in members]
     has_through = any(p.through is not None for p in members)
     return {"_ray": torch.stack(rays), "through": torch.stack(points) if has_through else None}
+
+
+def _ceilings(members: Sequence[Preference]) -> Tensor | None:
+    """The vectors (P, m) of `F <= t v` if all members have one."""
+    found = [p.at_most for p in members if p.at_most is not None]
+    return torch.stack(found) if len(found) == len(members) else None

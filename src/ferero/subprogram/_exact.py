@@ -134,9 +134,23 @@ def _closed_form(program: Program) -> Array | None:
             lam = np.zeros(k)
             lam[resting.argmax()] = 1.0 / program.a[resting.argmax()]
             return lam
-        return None
+        return _without_gradients(program) if not program.lengths.any() else None
     is_small = 1 <= k_f <= 2 and program.equalities <= 1 and k - k_f <= 3
     return _few_rows(program) if is_small and program.simplex.all() else None
+
+
+def _without_gradients(program: Program) -> Array | None:
+    """Where nothing can move, ``q.lam`` alone decides: the worst row of the order, and the price of what is unmet."""
+    k_f, unmet = len(program.simplex), program.unmet.copy()
+    unmet[:k_f] = 0.0
+    if unmet.any() and math.isinf(program.bound):
+        return None
+    lam = np.where(unmet > 0, np.sign(program.linear) * (program.bound if unmet.any() else 0.0), 0.0)
+    if k_f:
+        heights = np.full(k_f, -np.inf)
+        np.divide(program.linear[:k_f], program.simplex, out=heights, where=program.simplex > 0)
+        lam[heights.argmax()] = 1.0 / program.a[heights.argmax()]
+    return lam
 
 
 def _few_rows(program: Program) -> Array | None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ferero._arrays import Array, ArrayLike, check_finite, to_float64
-from ferero.errors import InputError, NonFiniteError
+from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.preference import Preference
 from ferero.subprogram._batched import solve_programs
 from ferero.subprogram._consistency import is_doubtful, is_inconsistent
@@ -145,6 +145,11 @@ def solve_subprogram(
         K_here = torch.as_tensor(gramian, device=losses.device)
         rho = LARGE if bound is None else bound
         return solve_on_device(preference, losses, K_here, c_g=c_g, c_h=c_h, domain=domain, bound=rho)
+    if preference.at_most is not None:
+        raise UnsupportedError(
+            "preference: a ray with at_most=True has no direction of its own, found one; minimize and trace take it, "
+            "or leave at_most out."
+        )
     F, K = _read(preference, losses, gramian)
     S, offsets, sizes = _rows_of(preference)
     linear = np.matmul(S, F[..., None])[..., 0] + offsets
