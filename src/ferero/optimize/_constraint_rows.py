@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import scipy
 import torch
-from scipy import sparse
 from torch import Tensor
 
 from ferero._arrays import Array
@@ -121,7 +120,7 @@ def _numbers(values: Any, name: str) -> Array:
 
 
 def _linear(constraint: scipy.optimize.LinearConstraint, name: str, size: int) -> Source:
-    raw = constraint.A.toarray() if sparse.issparse(constraint.A) else constraint.A
+    raw = constraint.A.toarray() if scipy.sparse.issparse(constraint.A) else constraint.A
     matrix = np.atleast_2d(np.asarray(raw, dtype=np.float64))
     if matrix.ndim != 2 or matrix.shape[1] != size:
         raise InputError(f"{name}: expected A of shape (k, {size}), a column a parameter, found {matrix.shape}.")
