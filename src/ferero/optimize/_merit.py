@@ -27,6 +27,7 @@ from ferero.subprogram._program import EPSILON, Domain
 
 __all__ = ["Merit", "build_merit", "choose_cone", "held_rows", "nearest_satisfying", "violation_merit"]
 
+INDEPENDENT = 1e-3  # the least singular value of rows of unit length that spares the linear program of `held_rows`
 CONSTRAINED_FLOOR = 1e-2  # a loss near zero must be able to rise where a constraint requires it
 
 
@@ -177,6 +178,8 @@ def held_rows(order: Array, inequalities: Array, equalities: Array) -> Mask:
         return np.zeros(k, dtype=bool)
     A, B_g, B_h = _unit(order), _unit(inequalities), _unit(equalities)
     is_row = np.abs(A).sum(axis=1) > 0
+    if _is_independent(np.concatenate([A[is_row], B_g, B_h])):
+        return np.zeros(k, dtype=bool)
     columns = np.concatenate([A, A, B_g, B_h]).T  # shares of at most 1, the rest of lam_f, lam_g, lam_h
     bounds = [(0.0, float(one)) for one in is_row] + [(0.0, None)] * (k + g) + [(None, None)] * h
     gain = np.concatenate([-np.ones(k), np.zeros(k + g + h)])
@@ -184,6 +187,13 @@ def held_rows(order: Array, inequalities: Array, equalities: Array) -> Mask:
     if found.status != 0 or found.x is None:
         return np.zeros(k, dtype=bool)
     return np.asarray(found.x[:k] > 0.5)
+
+
+def _is_independent(rows: Array) -> bool:
+    """Whether only zero multipliers combine rows of unit length, (k, m), to zero, by far more than rounding."""
+    if len(rows) > rows.shape[1]:
+        return False
+    return bool(np.linalg.svd(rows, compute_uv=False).min(initial=np.inf) > INDEPENDENT)
 
 
 def _unit(rows: Array) -> Array:

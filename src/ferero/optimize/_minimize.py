@@ -385,7 +385,8 @@ class _Recorder:
     def __call__(self, record: Round) -> str:
         m = self._start.shape[1]
         parts = record.losses[:, :m], record.weights[:, :m]
-        self._rounds.append((self.run, replace(record, losses=parts[0], weights=parts[1], points=NO_POINTS)))
+        measures = record.violation, record.stationarity, record.length
+        self._rounds.append((self.run, Round(record.runs, record.accepted, *parts, *measures, NO_POINTS)))
         if self._callback is not None and record.accepted[0]:
             self._steps += 1
             x = self._evaluator.restore(record.points[0] * self.scale)
