@@ -323,6 +323,7 @@ options("trace", lambda **how: ferero.trace(losses_at, X0, [MIXED, MIXED], **how
 options("minimize", partial(ferero.minimize, **START, preference=RAY), diff_step=1e-2)
 options("minimize_many", partial(minimize_many, **START, preferences=[RAY]), diff_step=1e-2)
 options("trace", lambda **how: ferero.trace(**START, preferences=[RAY], **how).results, diff_step=1e-2)
+options("trace", partial(ferero.trace, losses_at, X0, [RAY, PLAIN]), workers=lambda function, values: [])
 
 
 def of_search(kind: Any, preference: Preference = RAY, **values: Any) -> None:

@@ -22,7 +22,7 @@ from ferero.fronts._trained import Trained
 from ferero.optimize._result import Result
 from ferero.preference import Preference
 
-__all__ = ["LostError", "SweepDriver", "SweepError", "Workers", "Workforce"]
+__all__ = ["LostError", "SweepDriver", "SweepError", "Workers", "Workforce", "portable"]
 
 _SHORTEST, _LONGEST = 1e-3, 0.25  # seconds between two polls of the futures
 _PATIENCE = 60.0  # seconds in which a broken pool tells its futures
@@ -325,7 +325,7 @@ class _Raised:
     error: Exception
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Raised, (_portable(self.error),)
+        return _Raised, (portable(self.error),)
 
 
 def _run_point(
@@ -358,7 +358,7 @@ def _is_pickling(error: BaseException) -> bool:
     return isinstance(error, pickle.PicklingError) or is_of_that_kind
 
 
-def _portable(error: Exception) -> Exception:
+def portable(error: Exception) -> Exception:
     """The error with its traceback as a note; a RuntimeError with its text if it cannot be pickled."""
     trace = "In the worker:\n" + "".join(traceback.format_exception(error)).rstrip()
     try:

@@ -203,8 +203,7 @@ class _Options:
         check_single(preference)
         _check_options(self.method, preference, self.step, self.max_iter, self.tol)
         check_atol(self.atol)
-        if self.time_limit is not None and not self.time_limit > 0:
-            raise InputError(f"time_limit: expected a positive number of seconds, found {self.time_limit!r}.")
+        check_time_limit(self.time_limit)
         if self.is_search:
             return
         for name in ("bounds", "constraints", "x_scale", "atol", "noise"):
@@ -485,6 +484,12 @@ def _above(method: Method[Any], preference: Preference, lower: Array) -> Prefere
     if refusal is not None:
         raise UnsupportedError(f"lower: about the losses above it the preference is another one. {refusal}")
     return moved
+
+
+def check_time_limit(time_limit: float | None) -> None:
+    """Refuses a limit that is not positive."""
+    if time_limit is not None and not time_limit > 0:
+        raise InputError(f"time_limit: expected a positive number of seconds, found {time_limit!r}.")
 
 
 def _check_options(method: Method[Any], preference: Preference, step: object, max_iter: object, tol: object) -> None:
