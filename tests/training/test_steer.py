@@ -300,12 +300,12 @@ def test_a_metric_in_other_units():
 
 
 def test_a_metric_that_is_zero_at_first():
-    """min b subject to 10 [a - 0.8]_+ <= 1, begun where a is below 0.8."""
+    """min b subject to 4 [a - 0.65]_+ <= 1, begun where a is below 0.65; its elasticity of 3.6 is within the range."""
     g = objectives("a", "b", measured=("a",))
     preference = Preference(g, [g.a <= 1.0], minimize=g.b)
 
     def measure(losses):
-        return {"a": 10 * max(0.0, losses[0].item() - 0.8)}
+        return {"a": 4 * max(0.0, losses[0].item() - 0.65)}
 
     x, _ = steered(raised, preference, measure, 20, 1000, rate=0.05, start=(0.9, 0.8))
     assert raised(x)[0].item() == pytest.approx(0.9, rel=0.05)

@@ -8,11 +8,9 @@ import pickle
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from functools import cache
-from itertools import pairwise
+from multiprocessing.connection import Connection, wait
+from threading import Thread
 from typing import Any
 
 import torch
@@ -27,8 +25,7 @@ __all__ = ["Assignment", "Workers", "solve_apart"]
 
 Workers = int | Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
-PARTS = 4  # for each process, so that a slow part does not keep the others waiting
-SOONEST = 1e-9  # seconds left to a part that begins after the deadline: it evaluates its start and ends
+SOONEST = 1e-9  # seconds left to a run that begins after the deadline: it evaluates its start and ends
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,33 +123,66 @@ def _alone_from_bytes(pickled: bytes) -> _Alone:
 
 
 def _in_processes(task: Assignment, pairs: Sequence[tuple[Point, Preference]], count: int) -> list[Result]:
-    """In spawned processes, which are gone when this returns or raises."""
-    ends = [len(pairs) * i // (PARTS * count) for i in range(PARTS * count + 1)]
-    parts = [pickle.dumps(pairs[a:b]) for a, b in pairwise(ends) if a < b]
+    """In spawned processes, each with its share of the pairs, which are gone when this returns or raises."""
     settings = _pack(task), torch.get_num_threads(), torch.get_default_dtype()
     spawn = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, mp_context=spawn, initializer=_begin, initargs=settings)
+    processes: list[Any] = []
+    answers: dict[Connection, int] = {}
+    found: list[Any] = [None] * len(pairs)
     try:
-        found = [pickle.loads(part) for part in pool.map(_solve_part, parts)]
-    except BrokenProcessPool as error:
-        _end(pool)
+        for k in range(count):
+            here, there = spawn.Pipe(duplex=False)
+            process = spawn.Process(target=_work, args=(there, pickle.dumps(pairs[k::count]), *settings))
+            processes.append(process)
+            process.start()
+            there.close()
+            answers[here] = k
+        while answers:
+            for answer in wait(list(answers)):
+                assert isinstance(answer, Connection)
+                found[answers.pop(answer) :: count] = _read(answer, count)
+    finally:
+        for process in processes:
+            if process.pid is not None:
+                process.kill()
+                process.join()
+    return found
+
+
+def _read(answer: Connection, count: int) -> list[Result]:
+    """What one process found; raises what its function raised."""
+    try:
+        found = pickle.loads(answer.recv_bytes())
+    except EOFError as error:
         raise InputError(
             f"workers: expected {count} processes that work to the end, found one that ended early; in a script, call "
             'trace below `if __name__ == "__main__":`, since every process imports the script, and see that fun '
             "neither exits nor runs out of memory."
         ) from error
-    except BaseException:
-        _end(pool)
-        raise
-    pool.shutdown()
-    return [result for part in found for result in part]
+    if isinstance(found, BaseException):
+        raise found
+    results: list[Result] = found
+    return results
 
 
-def _end(pool: ProcessPoolExecutor) -> None:
-    """End the processes without waiting for what they are computing."""
-    for process in list((getattr(pool, "_processes", None) or {}).values()):
-        process.terminate()
-    pool.shutdown(cancel_futures=True)
+def _work(there: Connection, pairs: bytes, packed: bytes, threads: int, dtype: torch.dtype) -> None:
+    """Solve a share of the pairs. Ctrl-C is left to the parent, without which this process ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with_parent, daemon=True).start()
+    torch.set_num_threads(threads)
+    torch.set_default_dtype(dtype)
+    try:
+        answer = pickle.dumps(_unpack(packed).solve(pickle.loads(pairs)))
+    except Exception as error:
+        answer = pickle.dumps(portable(error))
+    there.send_bytes(answer)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _pack(task: Assignment) -> bytes:
@@ -174,25 +204,6 @@ def _not_picklable(name: str, value: object, reason: Exception) -> InputError:
     )
 
 
-_held: list[bytes] = []  # the task, in a process of the pool
-
-
-def _begin(packed: bytes, threads: int, dtype: torch.dtype) -> None:
-    """Prepare a process of the pool. Ctrl-C reaches it too, and is left to the process that waits for it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    torch.set_num_threads(threads)
-    torch.set_default_dtype(dtype)
-    _held[:] = [packed]
-
-
-def _solve_part(pairs: bytes) -> bytes:
-    try:
-        return pickle.dumps(_unpack(_held[0]).solve(pickle.loads(pairs)))
-    except Exception as error:
-        raise portable(error) from None
-
-
-@cache
 def _unpack(packed: bytes) -> Assignment:
     try:
         task: Assignment = pickle.loads(packed)

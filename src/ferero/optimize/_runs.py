@@ -119,7 +119,8 @@ class Runs:
 
     def spans(self) -> Array:
         """How much each loss varies: its range so far, or what its gradient makes of a change nearby; (P, m)."""
-        return np.maximum(self.high - self.low, self.largest * self.reach[:, None])
+        with np.errstate(invalid="ignore"):  # losses of inf have no range
+            return np.maximum(self.high - self.low, self.largest * self.reach[:, None])
 
     def constraint_scales(self) -> Array:
         """The size against which each constraint's violation is measured, in the merit's units, (P, k_c)."""
