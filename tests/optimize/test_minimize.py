@@ -372,7 +372,6 @@ def test_the_cone_that_was_used_is_told() -> None:
         torch.testing.assert_close(used, torch.eye(2, dtype=torch.float64))
 
 
-@pytest.mark.xfail(strict=True, reason="since bounds and constraints in x came, 7 of 12 converge and the others stall")
 @pytest.mark.slow
 def test_equalities_that_describe_a_line_are_met_on_a_bent_front() -> None:
     f = objectives("mass", "sag", "cost")

@@ -138,7 +138,6 @@ def test_a_bound_from_below_just_above_the_start_is_reached(seed: int) -> None:
     assert ends.count("converged") >= 28
 
 
-@pytest.mark.xfail(strict=True, reason="since prices may fall to the multipliers, one of the runs takes all its steps")
 @pytest.mark.slow
 def test_where_all_losses_can_vanish_a_ray_is_met_in_the_end() -> None:
     generator = torch.Generator().manual_seed(0)

@@ -178,3 +178,20 @@ def test_an_upper_limit_is_refused_where_nothing_searches_for_it() -> None:
             refused()
     with pytest.raises(InputError, match="vector: expected positive components with at_most=True"):
         Preference.ray([1.0, 0.0], at_most=True)
+
+
+@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_a_ray_that_is_met_in_another_valley_of_the_violation_is_found_there(unit: float, size: float) -> None:
+    """The difference of the losses has a local minimum of 0.6 on the side of the start, and vanishes on the other."""
+
+    def fun(z: torch.Tensor) -> torch.Tensor:
+        x = z[0] / unit
+        second = 1 + 0.1 * x**2
+        return size * torch.stack([second + 0.05 * (x**2 - 4) ** 2 - 0.3 * x, second])
+
+    for start in (-3.0, -2.5, -2.0, -1.5):
+        found = minimize(fun, torch.tensor([unit * start]).double(), Preference.ray([1.0, 1.0]))
+        assert found.status == "converged", found
+        assert float(found.losses[0]) == pytest.approx(float(found.losses[1]), rel=1e-5)
+        assert float(found.x[0]) > 0

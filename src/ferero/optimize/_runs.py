@@ -34,6 +34,7 @@ class Runs:
         reach: the length of a change of x over which losses without another scale are measured, (P,).
         radius, first_radius: the trust radius, (P,); resets: how often the metric was reset, (P,).
         bend: what a rejected step showed of the losses beyond first order, (P, m); zero unless ``correcting``.
+        corrections: how often the present step was corrected; shortfall: the merit that the last trial lacked; (P,).
         retreat: the radius to go back to if the correction fails, (P,).
         rejections: in a row; iterations: accepted steps; evaluations: (P,).
         polished: steps taken although their effect was below rounding; wasted: steps not taken; (P,).
@@ -74,6 +75,8 @@ class Runs:
         self.metric: Metric = make_metric(P, n)
         self.bend = np.zeros_like(losses)
         self.correcting: Mask = np.zeros(P, dtype=bool)
+        self.corrections = np.zeros(P, dtype=np.int64)
+        self.shortfall = np.zeros(P)
         self.retreat = np.zeros(P)
         self.rejections = np.zeros(P, dtype=np.int64)
         self.iterations = np.zeros(P, dtype=np.int64)

@@ -6,10 +6,12 @@ model predicts, so the merit never rises. The radius starts from the size of the
 gradients), grows after good steps and shrinks after bad ones; nothing else in here has a unit.
 
 Steps along a curved front are rejected although the weighted losses fell as expected: the losses bend apart, each by
-its own curvature (the Maratos effect). Such a step is tried once more, corrected by the bend that the trial showed.
+its own curvature (the Maratos effect). Such a step is corrected by the bend that the trial showed, and again by what
+the corrected one shows while each correction leaves less than a third of what was lacking: the chord form of Newton's
+method for the point on the curved front that the step was meant to reach, one evaluation without gradients each.
 
 Nothing is called unattainable before a search for the smallest violation alone has ended where it began to look so, at
-the start, and near it.
+the start, and at several distances from it.
 """
 
 from __future__ import annotations
@@ -48,11 +50,13 @@ MOST_POLISHES = 8  # steps whose effect is below rounding
 NOISES = 2.0  # by how many times its rounding the merit may rise in such a step
 MOST_RESTORATIONS = 3
 RESTORATION_STEPS = 100
-PERTURBATION = 0.3  # of the start's size
+PERTURBATIONS = (0.3, 1.0, 3.0)  # of the start's size, each there and back
 HELD = 1e-5  # relative size of weights that counts as cancelled by the constraints
 ACCEPTED_SHARE = 0.1  # of the predicted decrease that a step must bring
 GOOD_SHARE = 0.75  # above which the radius grows
 GROWTH = 2.5
+MOST_CORRECTIONS = 6  # of one step, each by the bend that the last trial showed
+CONTRACTION = 0.3  # of the shortfall that a correction may leave if another is to follow
 BACK = 0.25  # of a step to where there are no gradients
 UNEQUAL = 1e-3  # parameters whose share of the gradients is below this are rescaled with the metric
 
@@ -295,17 +299,20 @@ def _is_violation_stuck(runs: Runs, i: int, tol: float) -> bool:
 def _restore(runs: Runs, i: int, search: Search) -> str:
     """Move a run to a point that meets its constraints and return "", or say why there is none.
 
-    The largest violation alone is minimised from here, from the start, and from near the start. The run takes the first
-    point that meets the constraints; where none does it takes the one that violates them least.
+    The largest violation alone is minimised from here, from the start, and from points ever farther from the start, on
+    both sides of it, since a violation may have many local minima. The run takes the first point that meets the
+    constraints; where none does it takes the one that violates them least.
     """
     if not search.restores or runs.restorations[i] >= MOST_RESTORATIONS:
         return "stalled"
     runs.restorations[i] += 1
     scales = runs.constraint_scales()[i]
-    spread = PERTURBATION * (float(np.linalg.norm(runs.first_points[i])) or 1.0) / np.sqrt(runs.points.shape[1])
-    nearby = runs.first_points[i] + spread * np.random.default_rng(0).standard_normal(runs.points.shape[1])
+    first, n = runs.first_points[i], runs.points.shape[1]
+    size = (float(np.linalg.norm(first)) or 1.0) / np.sqrt(n)
+    random = np.random.default_rng(0)
+    away = [share * size * random.standard_normal(n) for share in PERTURBATIONS]
     best, proves = _Restoration(np.inf), False
-    for start in (runs.points[i], runs.first_points[i], nearby):
+    for start in (runs.points[i], first, *(first + sign * step for step in away for sign in (1.0, -1.0))):
         attempt = _reduce_violation(runs, i, start, scales, search)
         runs.evaluations[i] += attempt.evaluations
         proves |= attempt.is_stationary
@@ -364,12 +371,14 @@ def _reduce_violation(runs: Runs, i: int, start: Array, scales: Array, search: S
         del run
         J = jacobian if search.box is None else jacobian * (search.box.sides(point) == 0)
         rows, row_values = alone.order[0], alone.order_values(values[None])[0]
-        size = float(np.abs(row_values).max()) or 1.0
-        lam = solve_exact(
-            Program(rows, J @ J.T, (row_values - row_values.max()) / size, np.ones(len(rows)), 1.0)
-        ).multipliers
+        size = float(row_values.max())  # of what is left, beside which a row far from being violated has no part
+        if is_met(values) or size <= 0:
+            return True
+        steepest = float(seen.order.max()) or 1.0
+        gramian = J @ J.T / steepest**2
+        lam = solve_exact(Program(rows, gramian, row_values / size - 1.0, np.ones(len(rows)), 1.0)).multipliers
         whole = float(lam @ seen.order)
-        return is_met(values) or float(np.linalg.norm(lam @ rows @ J)) <= SMALLEST_VIOLATION * whole
+        return float(np.linalg.norm(lam @ rows @ J)) <= SMALLEST_VIOLATION * whole
 
     sub = replace(
         search,
@@ -441,6 +450,7 @@ def _drop_hopeless_corrections(runs: Runs, proposal: Proposal) -> bool:
         return False
     runs.bend = np.where(hopeless[:, None], 0.0, runs.bend)
     runs.correcting = runs.correcting & ~hopeless
+    runs.corrections = np.where(hopeless, 0, runs.corrections)
     runs.radius = np.where(hopeless, runs.retreat, runs.radius)
     return True
 
@@ -517,6 +527,7 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
         runs.radius, runs.rejections = grown, np.zeros_like(runs.rejections)
         if runs.correcting.any():
             runs.correcting, runs.bend = np.zeros_like(runs.correcting), np.zeros_like(runs.bend)
+            runs.corrections = np.zeros_like(runs.corrections)
         return
     shortfall = predicted - actual
     foot = 0.5 * predicted / np.where(shortfall > 0, shortfall, np.inf)
@@ -525,9 +536,14 @@ def _resize(runs: Runs, proposal: Proposal, losses: Array, actual: Array, accept
     unseen = (np.abs(actual) <= runs.noise) & runs.is_blind()
     with np.errstate(invalid="ignore", over="ignore"):
         bend = change - (runs.jacobian @ proposal.step[:, :, None])[:, :, 0]
-    correctable = ~accepted & runs.metric.is_scaled & ~runs.correcting & (fallen >= ACCEPTED_SHARE * proposal.expected)
+    closer = (runs.corrections == 0) | (
+        (runs.corrections < MOST_CORRECTIONS) & (shortfall <= CONTRACTION * runs.shortfall)
+    )
+    correctable = ~accepted & runs.metric.is_scaled & closer & (fallen >= ACCEPTED_SHARE * proposal.expected)
     rejected = np.where(correctable, runs.radius, np.where(unseen, GROWTH * tried, shrunk))
     runs.retreat = shrunk
+    runs.shortfall = shortfall
+    runs.corrections = np.where(correctable, runs.corrections + 1, 0)
     runs.radius = np.where(accepted, grown, rejected)
     runs.rejections = np.where(accepted, 0, runs.rejections + 1)
     runs.correcting = correctable
