@@ -12,6 +12,7 @@ from tests.methods.runs import PI, closed_loop, draw, feed, normal, quadratic, t
 
 import ferero
 from ferero.methods import Observation
+from ferero.methods._channels import channels_of
 from ferero.methods._ferero_pi import FereroPI
 from ferero.preference import Preference
 
@@ -73,7 +74,8 @@ def test_bounds_share_their_sizes_in_the_proportions_of_the_bounds():
     preference = parsed("a <= 0.01; b >= 100; a - b <= 3; minimize c", "a", "b", "c")
     decisions, state = feed(preference, tensor([4.0, 25.0, 1.0]).expand(3, 3))
     _, *lam = decisions[-1].multipliers.tolist()
-    gain = state.logits + PI.proportional * state.level
+    excess = (state.level.amax() - PI.near).clamp(min=0)
+    gain = state.logits + PI.proportional * torch.maximum(state.level - excess, state.level.clamp(max=0))
     unit = (gain.exp() / tensor(lam) * decisions[-1].multipliers[0]).tolist()
     assert unit[1] / unit[0] == pytest.approx(100 / 0.01)
     assert unit[0] * unit[1] == pytest.approx(4.0 * 100)
@@ -214,7 +216,7 @@ def test_weights_sum_to_those_of_the_plain_sum_at_most(text):
     assert bool((total >= plain * (1 - 1e-9)).all())
 
 
-def test_weights_pass_those_of_the_plain_sum_only_while_a_violation_that_has_them_all_creeps_down():
+def test_weights_pass_those_of_the_plain_sum_only_while_a_violation_that_outweighs_the_rest_creeps_down():
     """By 2 % a step, up to tenfold; back as soon as it rests. Never more with stretch=1."""
     preference, rest = parsed("a <= 0.1; minimize b"), torch.ones(500, dtype=torch.float64)
     creeping = torch.cat([rest, 1 - 4e-5 * torch.arange(300).double(), 0.988 * rest])
@@ -227,6 +229,35 @@ def test_weights_pass_those_of_the_plain_sum_only_while_a_violation_that_has_the
     assert float(total[-1]) == pytest.approx(2.0)
     never = weights_of(feed(preference, losses, method=FereroPI(stretch=1.0))[0])
     assert float(never.abs().sum(dim=-1).amax()) == pytest.approx(2.0)
+
+
+def test_the_proportional_part_of_a_far_violation_is_that_of_near():
+    """At the first step logits are 0: the weight is exp(k_P near) whether the bound is 10 or 1,000 times too low."""
+    for bound in (0.1, 1e-3):
+        (decision, *_), _ = feed(parsed(f"a <= {bound}; minimize b"), tensor([[1.0, 1.0]]))
+        _, lam = decision.multipliers.tolist()
+        first = math.exp(PI.proportional * PI.near + K_I * PI.near)
+        assert lam / float(decision.multipliers[0]) == pytest.approx(first)
+
+
+def test_the_proportional_part_keeps_the_difference_of_two_far_violations():
+    """0.6 and 0.5 differ as they do; a bound that holds is not touched by a violation elsewhere."""
+    preference = parsed("a <= 0.4; b <= 0.5; c <= 1.25; minimize d", "a", "b", "c", "d")
+    (decision, *_), state = feed(preference, tensor([[1.0, 1.0, 1.0, 1.0]]))
+    _, *lam = decision.multipliers.tolist()
+    bounds = tensor([0.4, 0.5, 1.25])  # units are in proportion to them
+    parts = (tensor(lam) * bounds).log() - state.logits
+    assert float(parts[0] - parts[1]) == pytest.approx(PI.proportional * 0.1)
+    assert float(parts[1] - parts[2]) == pytest.approx(PI.proportional * (0.1 + 0.2))
+
+
+def test_swings_take_room_below_the_bound_and_add_nothing_to_a_larger_violation():
+    wave = 0.3 * torch.sin(torch.arange(600).double() * 2 * math.pi / 40)
+    for level, room_counts in ((0.6, True), (4.0, False)):
+        losses = torch.stack([level + wave * level, torch.ones_like(wave)], dim=-1)
+        _, state = feed(parsed("a <= 1; minimize b"), losses)
+        aimed = PI._aimed(channels_of(parsed("a <= 1; minimize b"), torch.device("cpu"), torch.float64), state)
+        assert bool(aimed > state.level + 0.2) is room_counts
 
 
 def test_a_bound_that_was_overdone_is_let_go_faster_the_longer_it_holds():

@@ -21,11 +21,11 @@ _FIRST = 3  # values whose median counts as one: a single one may be an outlier
 _SMALLEST_RATE = 1 / 128  # of the smoothing
 _NOISE_MEMORY = 50.0  # steps over which the variance of surprises is averaged
 _SWING = 60.0  # steps within which a violation that rises and falls again has swung
-_SWING_MEMORY = 300.0  # steps over which products of successive deviations are averaged
-_OF_NOISE = 1 / (2 * math.pi) + 1 / math.sqrt(_SWING_MEMORY)  # what white noise leaves there, and its standard error
+_SWING_MEMORY = 1000.0  # steps over which products of successive deviations are averaged
+_OF_NOISE = 1 / (2 * math.pi) + 2 / math.sqrt(_SWING_MEMORY)  # what white noise leaves there, and two standard errors
 _MARGIN_WINDOW = 32.0  # values whose standard error a margin counts in
-_MOST_ROOM = 0.5  # of the larger side; also the largest deviation that counts, since a batch may be an outlier
-_GROWTH = 1.02  # of the limit of all weights, each step at which a violation that has them all only creeps down
+_OUTWEIGHS = 0.5  # share of the weights from which on violations that only creep down lift the limit of all weights
+_GROWTH = 1.02  # of that limit, each step
 _CREEPS = 1e-5  # the share by which such violations together fall in a step; less is none: two may exchange places
 _FALLS = 0.98  # a violation below this share of what it was is falling
 _VISIBLE = 0.01  # relative violation below which patience does not count
@@ -112,14 +112,14 @@ class FereroPI:
 
         e   = (P - N) / q                  q the running size of the larger side; e is kept within [-1, 1]
         l  <- l + a (e - l)                the smoothing rate a grows while successive surprises agree
-        v   = l + headroom * s             s^2 the covariance of successive rises of e above its running mean
+        v   = max(l, min(l, 0) + room)     room = headroom * s, s^2 the covariance of successive rises of e
         u  <- u + k_I h (v + e - l)        v within [-near, near]; h = 1, release where v < 0; grows while v stays
-        lam = exp(u + k_P v) / q*          k_P from steady, under noise, to proportional, where values are exact
+        lam = exp(u + k_P v) / q*          the largest v counts as near; k_P from steady, under noise, to proportional
         w   = w_o / s* + B^T lam           w_o the objective; q* and s* are units: the largest sizes so far
 
     times one common factor: the weights of the objective part are those of plain training, or smaller where all weights
-    together would exceed those of the plain sum. Where a violation that has all the weight only creeps down, this limit
-    grows by 2 % a step, up to `stretch` times; it returns when the violation rests, rises or is gone. The q* of several
+    together would exceed those of the plain sum. Where violations that outweigh the rest only creep down, this limit
+    grows by 2 % a step, up to `stretch` times; it returns when they rest, rise or are gone. The q* of several
     bounds are their geometric mean, shared out in the proportions of the bounds. A loss that equalities name has a
     channel of its own, e its relative displacement from the set where the equalities hold,
     ``S B^T (B S^2 B^T)^-1 H``, v = e and h = 2. Where every loss is minimised its logit multiplies its weight,
@@ -145,8 +145,8 @@ class FereroPI:
         near: The largest level that moves the logit; larger ones count as this.
         adaptation: By how much a full agreement of successive surprises moves the logarithm of a.
         memory: Steps over which the sizes of the sides are averaged.
-        stretch: How many times those of the plain sum all weights may become where a violation that has them all only
-            creeps down (plain SGD on a loss with small gradients); 1 for never more.
+        stretch: How many times those of the plain sum all weights may become where violations that outweigh the rest
+            only creep down (plain SGD on a loss with small gradients); 1 for never more.
 
     Example:
         >>> method, preference = FereroPI(), Preference.ray([1.0, 1.0])
@@ -240,10 +240,10 @@ class FereroPI:
         """Which constraints are saturated: violated with all the weight there is, and one of them not improving."""
         channels = channels_of(preference, state.logits.device, state.logits.dtype)
         is_stuck = state.age >= self.patience
-        logits = state.logits + self._gain(state.rate) * self._aimed(channels, state)
         m_g = channels.rows.m_g
+        logits = state.logits + self._gain(state.rate) * self._seen_by_gain(channels, self._aimed(channels, state))
         violated = _violated(channels, state)
-        found = [violated & self._is_stuck(channels, state, logits)]
+        found = [violated & self._is_stuck(channels, state, logits, _ALL)]
         if channels.equalities is not None:
             own, named = logits[..., m_g:], channels.equalities.named > 0
             stuck = is_stuck[..., m_g:] & named
@@ -313,10 +313,10 @@ class FereroPI:
         speed = 1 - (1 - self.release) * (aimed < 0).to(e.dtype)  # of the logit, and of the clock of patience
         hurries = (aimed > 0) | (old.logits + gain * aimed > 0)
         pace = speed * torch.where(hurries, (speed * age / self.patience).clamp(1.0, _HURRY), 1.0)
-        seen_by_gain = aimed
+        seen_by_gain = self._seen_by_gain(channels, aimed)
         if channels.is_inequality is not None:
             pace = torch.where(channels.is_inequality, pace, _EVEN)
-            seen_by_gain = torch.where(channels.is_inequality, aimed, e)
+            seen_by_gain = torch.where(channels.is_inequality, seen_by_gain, e)
         noise = e - level  # is not cut off, lest the mean be biased
         step = self.integral * pace * (aimed.clamp(-self.near, self.near) + noise)
         logits = (old.logits + step * arrived).clamp(_LOWEST, _HIGHEST)
@@ -331,31 +331,43 @@ class FereroPI:
         level, usual = (state[..., : channels.rows.m_g] for state in (moved.level, moved.usual))
         is_over = _violated(channels, moved) & (level > _VISIBLE)
         together, before = (torch.where(is_over, part, 0.0).sum(dim=-1, keepdim=True) for part in (level, usual))
-        is_stuck = self._is_stuck(channels, moved, logits)
+        is_stuck = self._is_stuck(channels, moved, logits, _OUTWEIGHS)
         grows = is_stuck & (before - together > _CREEPS * _SWING * together)
         shrinks = ~grows & (is_stuck | ~is_over.any(dim=-1, keepdim=True))
         change = grows.to(level.dtype) - shrinks.to(level.dtype)
         return (moved.limit + math.log(_GROWTH) * change).clamp(0.0, math.log(self.stretch))
 
-    def _is_stuck(self, channels: Channels, state: FereroPIState, logits: Tensor) -> Tensor:
-        """Whether violated inequalities have all the weight, and one of them does not fall, (..., 1)."""
+    def _is_stuck(self, channels: Channels, state: FereroPIState, logits: Tensor, share: float) -> Tensor:
+        """Whether violated inequalities have a share of the weight, and one of them does not fall, (..., 1)."""
         m_g = channels.rows.m_g
         lam = logits[..., :m_g].exp() * channels.rows.real[..., :m_g]
         violated = _violated(channels, state)
-        share = (lam * violated).sum(dim=-1, keepdim=True) / (1 + lam.sum(dim=-1, keepdim=True))
-        return (violated & (state.age[..., :m_g] >= self.patience)).any(dim=-1, keepdim=True) & (share >= _ALL)
+        has = (lam * violated).sum(dim=-1, keepdim=True) / (1 + lam.sum(dim=-1, keepdim=True))
+        return (violated & (state.age[..., :m_g] >= self.patience)).any(dim=-1, keepdim=True) & (has >= share)
 
     def _aimed(self, channels: Channels, state: FereroPIState) -> Tensor:
         """v: the level of an inequality with the room that its swings take; that of an equality as it is.
 
         White noise of variance n leaves ``n / 2 pi`` in the mean product of successive rises, with a standard error of
-        about ``n / sqrt(steps)``: what is not larger than both is no swing.
+        about ``n / sqrt(steps)``: what is not larger than this and two standard errors is no swing. A violation that is
+        larger than the room counts as it is, so that the balance of several violations does not depend on their swings.
         """
-        swings = (state.swings - _OF_NOISE * state.jitter).clamp(min=0)
-        room = (self.headroom * swings.sqrt()).clamp(max=_MOST_ROOM)
-        return state.level + (
-            room if channels.is_inequality is None else torch.where(channels.is_inequality, room, 0.0)
-        )
+        room = self.headroom * (state.swings - _OF_NOISE * state.jitter).clamp(min=0).sqrt()
+        aimed = torch.maximum(state.level, torch.minimum(state.level + room, room))
+        return aimed if channels.is_inequality is None else torch.where(channels.is_inequality, aimed, state.level)
+
+    def _seen_by_gain(self, channels: Channels, aimed: Tensor) -> Tensor:
+        """How the proportional part takes v: all violations less what the largest of them is above `near`, but not < 0.
+
+        How large a violation is says nothing about the multiplier that it needs; how two of them differ does, and on a
+        concave front it is what keeps their balance.
+        """
+        own = aimed[..., : channels.rows.m_g]
+        if own.shape[-1] == 0:
+            return aimed
+        excess = (own.amax(dim=-1, keepdim=True) - self.near).clamp(min=0)
+        limited = torch.maximum(own - excess, own.clamp(max=0))
+        return torch.cat([limited, aimed[..., channels.rows.m_g :]], dim=-1)
 
     def _gain(self, rate: Tensor) -> Tensor:
         """k_P: between `steady` and `proportional` as the square root of the smoothing rate."""
@@ -375,7 +387,7 @@ def _swing(e: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor) -> d
     """How far the violations e (..., c) lie from their running mean, and what successive ones have in common."""
     is_new = arrived > 0
     usual = torch.where((updates == 1) & is_new, e, torch.lerp(old.usual, e, arrived / updates.clamp(1, _SWING)))
-    deviation = (e - usual).clamp(max=_MOST_ROOM)
+    deviation = e - usual
     both = deviation.clamp(min=0) * old.deviation.clamp(min=0)
     share = arrived / updates.clamp(1, _SWING_MEMORY)
     return {
