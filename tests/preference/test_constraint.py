@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from ferero.errors import InputError
-from ferero.preference import objectives
+from ferero.preference import Preference, objectives
 from ferero.preference._expression import with_margins
 
 f = objectives("a", "b")
@@ -93,3 +93,32 @@ def test_constraints_compare_as_values():
     assert (f.a <= 1).__eq__(f.a <= 1) is True
     assert (f.a <= 1).__eq__(f.a <= 2) is False
     assert len({f.a <= 1, f.a <= 1, f.b <= 1}) == 2
+
+
+def test_a_name_changes_what_it_is_called_and_nothing_else():
+    named = (f.a <= 1).named("budget")
+    assert (named.name, named.key, named.titled) == ("budget", "budget", "budget: a <= 1")
+    assert str(named) == str(f.a <= 1)  # so that parse reads what a preference prints
+    assert named.with_margin(2).name == "budget"
+    assert [part.name for part in (abs(f.a) <= 1).named("band").parts] == ["band/upper", "band/lower"]
+    plain, same = Preference(f, [f.a <= 1, f.b == 2]), Preference(f, [named, (f.b == 2).named("level")])
+    assert torch.equal(plain.B_g, same.B_g)
+    assert torch.equal(plain.B_h, same.B_h)
+    assert same.metric_keys == ("budget", "level")
+    assert plain.metric_keys == ("a_le_1", "b_eq_2")
+
+
+def test_keys_differ_although_formulas_repeat():
+    p = Preference(f, [f.a <= 1, (f.b <= 2).named("a_le_1_1"), f.a <= 1])
+    assert p.metric_keys == ("a_le_1_2", "a_le_1_1", "a_le_1_3")
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a<=1", None, 3])
+def test_names_that_a_tracker_would_refuse(name):
+    with pytest.raises(InputError, match=r"named: expected a name of letters, digits, .* write named\('budget'\)"):
+        (f.a <= 1).named(name)
+
+
+def test_two_constraints_of_one_name():
+    with pytest.raises(InputError, match="found 'budget' for 'a <= 1' and for 'b <= 1'; rename one"):
+        Preference(f, [(f.a <= 1).named("budget"), (f.b <= 1).named("budget")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import torch
@@ -153,24 +154,36 @@ def test_the_keys_of_the_metrics():
         "ferero/loss/b",
         "ferero/weight/a",
         "ferero/weight/b",
-        "ferero/multiplier/a <= 0.5",
-        "ferero/multiplier/a - b == 0.25",
-        "ferero/violation/a <= 0.5",
-        "ferero/violation/a - b == 0.25",
+        "ferero/multiplier/a_le_0.5",
+        "ferero/multiplier/a_minus_b_eq_0.25",
+        "ferero/violation/a_le_0.5",
+        "ferero/violation/a_minus_b_eq_0.25",
         "ferero/merit",
         "ferero/skipped",
     ]
     assert all(isinstance(value, float) for value in found.values())
     assert found["ferero/loss/b"] == 2.0
-    assert found["ferero/violation/a <= 0.5"] == pytest.approx(0.5)
-    assert found["ferero/violation/a - b == 0.25"] == pytest.approx(1.25)
+    assert found["ferero/violation/a_le_0.5"] == pytest.approx(0.5)
+    assert found["ferero/violation/a_minus_b_eq_0.25"] == pytest.approx(1.25)
 
 
 def test_constraints_of_the_same_words_keep_their_own_keys():
     ray = Preference.ray([1.0, 2.0, 3.0])  # two rows, both "F along ..."
     found = train(ray, [[1.0, 2.0, 4.0]] * 3).metrics()
+    assert "ferero/violation/F_along_0.27_0.53_0.8_2" in found
     assert sum(key.startswith("ferero/multiplier/") for key in found) == 2
     assert sum(key.startswith("ferero/violation/") for key in found) == 2
+
+
+def test_names_of_constraints_are_in_reports_and_metrics():
+    named = [(f.a <= 0.5).named("budget"), (abs(f.a - f.b) <= 0.2).named("gaps/ab"), (f.a + 1e7 * f.b == 2)]
+    steer = train(Preference(f, named), [[1.0, 2.0]] * 3)
+    assert [row.label for row in steer.report().constraints][:2] == ["budget: a <= 0.5", "gaps/ab/upper: a - b <= 0.2"]
+    found = steer.metrics()
+    keys = [key.removeprefix("ferero/violation/") for key in found if key.startswith("ferero/violation/")]
+    assert keys == ["budget", "gaps/ab/upper", "gaps/ab/lower", "a_plus_1e07_b_eq_2"]
+    assert all(re.fullmatch(r"[A-Za-z0-9/_.-]+", key) for key in found)
+    assert "budget: a <= 0.5: " in str(steer.report())
 
 
 def merit(a, b, steps=120):

@@ -55,9 +55,11 @@ def assemble(
 
     Raises:
         ContradictionError: when no losses satisfy the constraints.
+        InputError: for two constraints of one name.
         UnknownNameError: for names that are none of the objectives.
     """
     names = objectives.names
+    _check_distinct(constraints)
     parts = [part for constraint in constraints for part in constraint.parts]
     _check_names(names, [*(part.left for part in parts), *(part.right for part in parts), *minimized])
     inequalities = [part for part in parts if not part.is_equality]
@@ -70,8 +72,8 @@ def assemble(
         **dict(zip(("B_g", "b_g"), _rows(names, inequalities), strict=True)),
         **dict(zip(("B_h", "b_h"), _rows(names, equalities), strict=True)),
         "margins": torch.tensor([part.margin for part in inequalities], dtype=torch.float64),
-        "labels_g": tuple(part.text for part in inequalities),
-        "labels_h": tuple(part.text for part in equalities),
+        "labels_g": tuple(part.titled for part in inequalities),
+        "labels_h": tuple(part.titled for part in equalities),
         "notes": line.notes if line is not None else check_consistent(parts),
         "_ray": line and line.direction,
         "through": line and line.through,
@@ -156,6 +158,19 @@ def _checked(item: object, index: int) -> Constraint:
             f"({type(item).__name__}); compare with '<=', '>=' or '=='"
         )
     return item
+
+
+def _check_distinct(constraints: Iterable[Constraint]) -> None:
+    first: dict[str, Constraint] = {}
+    for constraint in constraints:
+        if constraint.name is None:
+            continue
+        other = first.setdefault(constraint.name, constraint)
+        if other is not constraint:
+            raise InputError(
+                f"constraints: expected names that differ, found '{constraint.name}' for '{other}' and for "
+                f"'{constraint}'; rename one"
+            )
 
 
 def _check_names(names: tuple[str, ...], forms: Iterable[LinearForm]) -> None:

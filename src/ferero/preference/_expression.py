@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -94,6 +95,9 @@ def _term_text(name: str, coefficient: float) -> str:
 
 
 Relation = Literal["<=", ">=", "=="]
+_NAME = re.compile(r"[\w./-]+")
+_OTHER = re.compile(r"[^\w./-]+")
+_SPELLED = {" <= ": " le ", " >= ": " ge ", " == ": " eq ", " + ": " plus ", " - ": " minus "}
 
 
 @dataclass(frozen=True)
@@ -110,9 +114,11 @@ class Constraint:
         absolute: whether the left side stands inside `abs()`.
         label: a sentence to print in place of the formula, for rows that nobody wrote (those of a ray).
         margin: how many estimated standard errors of its value noisy training keeps away from the bound.
+        name: what reports and metrics call it; None for the formula.
 
     Raises:
-        InputError: for an `abs()` with another relation than `<=` or with a negative bound.
+        InputError: for an `abs()` with another relation than `<=` or with a negative bound, or a name of other
+            characters than letters, digits, `_`, `.`, `-` and `/`.
 
     Example:
         >>> import ferero.preference as fp
@@ -127,8 +133,11 @@ class Constraint:
     absolute: bool = False
     label: str | None = None
     margin: float = 0.0
+    name: str | None = None
 
     def __post_init__(self) -> None:
+        if self.name is not None and not _NAME.fullmatch(str(self.name)):
+            raise InputError(_no_name(self.name))
         if self.absolute and self.relation != "<=":
             raise InputError(
                 f"abs(...) takes only '<=': 'abs({self.left}) {self.relation} {self.right}' is not a convex "
@@ -150,8 +159,9 @@ class Constraint:
         """The constraints of one row each: two for `abs()`, else the constraint itself."""
         if not self.absolute:
             return (self,)
-        upper = Constraint(self.left, "<=", self.right, margin=self.margin)
-        return upper, Constraint(self.left, ">=", self.right.times(-1.0), margin=self.margin)
+        names = (None, None) if self.name is None else (f"{self.name}/upper", f"{self.name}/lower")
+        upper = Constraint(self.left, "<=", self.right, margin=self.margin, name=names[0])
+        return upper, Constraint(self.left, ">=", self.right.times(-1.0), margin=self.margin, name=names[1])
 
     @cached_property
     def form(self) -> LinearForm:
@@ -178,13 +188,56 @@ class Constraint:
             )
         return replace(self, margin=_read_margin(z))
 
+    def named(self, name: str) -> Constraint:
+        """The same constraint under a name, in place of any it had, by which reports and metrics call it.
+
+        The two rows of an `abs()` are called `name/upper` and `name/lower`.
+
+        Args:
+            name: letters, digits, `_`, `.`, `-` and `/`, which every experiment tracker takes.
+
+        Raises:
+            InputError: for anything else.
+
+        Example:
+            >>> import ferero.preference as fp
+            >>> f = fp.objectives("a", "b")
+            >>> fp.Preference(f, [(f.a <= 1).named("budget")]).labels_g
+            ('budget: a <= 1',)
+        """
+        if not isinstance(name, str):
+            raise InputError(_no_name(name))
+        return replace(self, name=name)
+
     @property
     def text(self) -> str:
-        """The constraint in words, without its margin."""
+        """The constraint in words, without its name and margin."""
         if self.label is not None:
             return self.label
         left = f"abs({self.left})" if self.absolute else str(self.left)
         return f"{left} {self.relation} {self.right}"
+
+    @property
+    def titled(self) -> str:
+        """The constraint in words behind its name, if it has one."""
+        return self.text if self.name is None else f"{self.name}: {self.text}"
+
+    @property
+    def key(self) -> str:
+        """The constraint in letters, digits, `_`, `.`, `-` and `/`: its name, or its formula spelled out.
+
+        Example:
+            >>> import ferero.preference as fp
+            >>> f = fp.objectives("a", "b")
+            >>> (f.a - 2 * f.b <= 0.5).key
+            'a_minus_2_b_le_0.5'
+        """
+        if self.name is not None:
+            return self.name
+        spelled = self.text
+        for sign, word in _SPELLED.items():
+            spelled = spelled.replace(sign, word)
+        return _OTHER.sub("_", spelled.replace("e+", "e")).strip("_")
 
     def __str__(self) -> str:
         if self.margin == 0:
@@ -220,6 +273,13 @@ def with_margins(constraints: Sequence[Constraint], margins: Sequence[float]) ->
         parts = (constraint,) if whole else constraint.parts
         given += [part.with_margin(z) for part, z in zip(parts, own, strict=False)]
     return given
+
+
+def _no_name(found: object) -> str:
+    return (
+        f"named: expected a name of letters, digits, '_', '.', '-' and '/', which every experiment tracker takes, "
+        f"found {found!r}; write named('budget')"
+    )
 
 
 def _read_margin(z: object) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MethodType
@@ -90,8 +92,8 @@ class Preference:
             has no noise, so a margin changes nothing there, nor in `values`, `violation` or `is_satisfied`.
         B_h: equalities (m_h, m).
         b_h: their constants (m_h,).
-        labels_g: the inequalities in words, without margins, one a row; empty for a stack, whose members have their
-            own.
+        labels_g: the inequalities in words, behind their names, without margins, one a row; empty for a stack, whose
+            members have their own.
         labels_h: the equalities in words.
         notes: sentences about constraints that are redundant or that no non-negative losses can meet.
         ray: the unit vector (m,) of a line, None for what is not a line. Of a stack: (P, m) if all are lines.
@@ -492,6 +494,20 @@ class Preference:
         """The names that no row of A (of any member of a stack) touches: constrained, perhaps, but not minimised."""
         touched = (self.A != 0).flatten(end_dim=-2).any(dim=0).tolist()
         return tuple(name for name, is_touched in zip(self.names, touched, strict=True) if not is_touched)
+
+    @property
+    def metric_keys(self) -> tuple[str, ...]:
+        """What metrics call the rows, inequalities first: `Constraint.key`, with a number where it would repeat."""
+        parts = [part for constraint in self.constraints for part in constraint.parts]
+        keys = [part.key for part in sorted(parts, key=lambda part: part.is_equality)]
+        times = Counter(keys)
+        taken = set(times)
+        found = []
+        for key in keys:
+            free = (f"{key}_{i}" for i in itertools.count(1))
+            found.append(key if times[key] == 1 else next(numbered for numbered in free if numbered not in taken))
+            taken.add(found[-1])
+        return tuple(found)
 
     @property
     def m_g(self) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,7 +42,7 @@ class ConstraintReport:
     """One row of the preference.
 
     Attributes:
-        label: The constraint as it was written.
+        label: The constraint as it was written, behind its name.
         value: Left minus right, averaged over about 100 steps: met if <= 0, or == 0. Where the last values have left
             that average by more than their noise, their level.
         standard_error: Of that value as a figure for the present: its noise, and how far the model has moved since.
@@ -201,20 +200,20 @@ def metrics_of(
     larger, or else the lowest of many checkpoints would be one with lucky batches.
     """
     F = losses.detach().cpu()
-    labels = _distinct((*preference.labels_g, *preference.labels_h))
+    keys = preference.metric_keys
     violation = preference.violation(F)
     mean, m_g = record.mean.cpu(), preference.m_g
     of_mean = torch.cat([mean[:m_g].clamp(min=0), mean[m_g:].abs()])
     relative = torch.maximum(violation, of_mean.to(violation)) / _sizes(rows_of(preference, F.device, F.dtype), F)
-    worst = float(relative.max()) if labels else 0.0
+    worst = float(relative.max()) if keys else 0.0
     k = preference.A.shape[-2]
     lam_f = multipliers[:k].detach().cpu()
     total = float(lam_f.sum())
     objective = float((lam_f / total if total > 0 else lam_f) @ (preference.A @ F))
     found = {f"ferero/loss/{name}": float(v) for name, v in zip(preference.names, F, strict=True)}
     found |= {f"ferero/weight/{name}": float(v) for name, v in zip(preference.names, weights.cpu(), strict=True)}
-    found |= {f"ferero/multiplier/{label}": float(v) for label, v in zip(labels, multipliers[k:].cpu(), strict=True)}
-    found |= {f"ferero/violation/{label}": float(v) for label, v in zip(labels, violation, strict=True)}
+    found |= {f"ferero/multiplier/{key}": float(v) for key, v in zip(keys, multipliers[k:].cpu(), strict=True)}
+    found |= {f"ferero/violation/{key}": float(v) for key, v in zip(keys, violation, strict=True)}
     merit = objective / (1 + abs(objective)) if worst <= _TOLERANCE else 1 + worst
     found["ferero/merit"] = merit if float(record.seen.max()) > 0 else math.inf
     found["ferero/skipped"] = float(record.skipped)
@@ -243,16 +242,6 @@ def _absent(preference: Preference, waiting: dict[str, str]) -> dict[int, list[s
         sentence = waiting.get(preference.names[j])
         if sentence is not None:
             found.setdefault(i, []).append(sentence)
-    return found
-
-
-def _distinct(labels: tuple[str, ...]) -> list[str]:
-    """Labels that repeat (the rows of a ray) get a number."""
-    total, so_far = Counter(labels), Counter[str]()
-    found = []
-    for label in labels:
-        so_far[label] += 1
-        found.append(label if total[label] == 1 else f"{label} [{so_far[label]}]")
     return found
 
 
