@@ -13,9 +13,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from ferero.methods._carry import take
 from ferero.methods._rows import Rows
 from ferero.training._held_out import Correction
 
+PER_ROW = ("updates", "last", "mean", "variance", "covariance", "long_mean", "side", "turns")  # fields of a record
 WINDOWS = 6  # of 1, 2, 4, 8, 16 and 32 values
 MEMORY = 100.0  # steps over which prediction errors, and figures of rows, are averaged
 _LONG = 4 * MEMORY
@@ -161,6 +163,21 @@ def shift_record(record: Record, rows: Rows, old: Correction, new: Correction, i
         mean=record.mean + by,
         long_mean=record.long_mean + by,
     )
+
+
+def carry_record(record: Record, empty: Record, match: Tensor, by: Tensor) -> Record:
+    """The record under another preference over the same losses.
+
+    Args:
+        record: Under the old one.
+        empty: Before the first step under the new one.
+        match: Which old row each new one continues, (r,); -1 for none.
+        by: What the values of these rows change by, since their levels do, (r,).
+    """
+    kept = {name: take(getattr(record, name), getattr(empty, name), match) for name in PER_ROW}
+    known = (kept["updates"] > 0) * by
+    kept |= {name: kept[name] + known for name in ("mean", "long_mean")}
+    return replace(record, **{**kept, "last": kept["last"] + known[..., None]})
 
 
 def _usual(old: Tensor, losses: Tensor, present: Tensor | None) -> tuple[Tensor | None, Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable
+from dataclasses import fields
 from functools import cache
 from typing import Any, Literal
 
@@ -14,16 +15,19 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
+from ferero.methods import check_understood
+from ferero.methods._carry import RowMatch, carry_ferero_pi, take
+from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import Method, check_method
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
-from ferero.training._controller import Controller, advance
+from ferero.training._controller import Controller, ControllerState, advance
 from ferero.training._cuda import Captured, DeferredCheck
 from ferero.training._distributed import JointLosses, check_agreement, gather, ranks_of, traits_of
 from ferero.training._held_out import Correction, correct
 from ferero.training._losses import Counts, Losses, Reading, check_attached, read_losses, zero_gradients
 from ferero.training._micro_batches import MicroBatchCycle, follow_steps, watch_optimizers
-from ferero.training._record import LARGEST, Record, tracked
+from ferero.training._record import LARGEST, Record, carry_record, tracked
 from ferero.training._repeats import AppliedWeights, Repeats, count_closures, is_in_backward
 from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
 
@@ -99,6 +103,69 @@ class Steer(Controller):
         self._measured, self._has_measured = _nothing_measured(self.preference.m).to(self.weights.device), False
         self._deferred_check, self._captured = DeferredCheck(), Captured()
         self._repeats, self._cycle, self._is_agreed = Repeats(), MicroBatchCycle(), False
+
+    @property
+    def preference(self) -> Preference:
+        """What training is steered to; :meth:`ask` changes it."""
+        return self._preference
+
+    @preference.setter
+    def preference(self, preference: Preference) -> None:
+        if "_preference" in self.__dict__:
+            raise InputError(
+                "preference: it cannot be assigned; call steer.ask(preference), which keeps what is known."
+            )
+        self._preference = preference
+
+    def ask(self, preference: Preference) -> None:
+        """Steer to another preference over the same losses from the next step on.
+
+        What was learned of losses, and of constraints and rows of the order with the same coefficients, stays; levels
+        may differ. New constraints start with a logit of 0. Equalities, which are one block, continue together or start
+        together. To be called on every rank, where several train together. A state saved later is loaded into a `Steer`
+        of the new preference.
+
+        Args:
+            preference: A single preference with the same names.
+
+        Raises:
+            InputError: No single preference, or other names; nothing has changed then.
+            UnsupportedError: A method other than `FereroPI`, whose state cannot be carried over.
+        """
+        _check_arguments(preference, self.method, self.every, self.on_nonfinite)
+        old = self.preference
+        if (preference.names, preference.measured) != (old.names, old.measured):
+            raise InputError(
+                f"ask: expected a preference over the same losses, {', '.join(old.names)}, found "
+                f"{', '.join(preference.names)}; name them in the same order with the same measured=, or build a new "
+                "Steer."
+            )
+        check_understood(self.method, preference)
+        tensors = self._asked(preference)
+        self._preference = preference
+        for name, tensor in tensors.items():
+            self._buffers[name] = tensor.detach().clone().to(self.weights.device)
+        self._captured, self._is_agreed = Captured(), False
+
+    def _asked(self, new: Preference) -> dict[str, Tensor]:
+        """The tensors of the state under another preference."""
+        if not isinstance(self.method, FereroPI):
+            raise UnsupportedError(
+                f"ask: expected FereroPI, found {type(self.method).__name__}, whose state belongs to its preference; "
+                "build a new Steer."
+            )
+        old, state = self.preference, self.state
+        first, match = ControllerState.first(new, self.method), RowMatch.of(old, new)
+        rows, k = match.rows(old.m_g), old.A.shape[-2]
+        of_multipliers = torch.cat([match.order, torch.where(rows >= 0, rows + k, -1)])
+        by = torch.cat([new.b_g, new.b_h]) - take(torch.cat([old.b_g, old.b_h]), torch.cat([new.b_g, new.b_h]), rows)
+        return ControllerState(
+            state.weights,
+            take(state.multipliers, first.multipliers.to(state.multipliers), of_multipliers),
+            carry_ferero_pi(state.method, _on(first.method, self.weights.device), old, new, match),
+            state.correction,
+            carry_record(state.record, _on(first.record, self.weights.device), rows, by.to(self.weights)),
+        ).tensors()
 
     def forward(self, losses: Losses, counts: Counts = None) -> Tensor:
         """The weighted sum of the losses, with the graph; in training, the weights are updated first.
@@ -367,6 +434,11 @@ class Steer(Controller):
     def extra_repr(self) -> str:
         """The preference, as it was written."""
         return str(self.preference)
+
+
+def _on(state: Any, device: torch.device) -> Any:
+    """A dataclass of tensors on a device."""
+    return type(state)(*(getattr(state, field.name).to(device) for field in fields(state)))
 
 
 def _zero(values: Tensor) -> Tensor:
