@@ -22,6 +22,7 @@ LAYERS = [
     "files",
     "geometry",
     "preference",
+    "rates",
     "subprogram",
     "methods",
     "optimize",

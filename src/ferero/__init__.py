@@ -8,6 +8,7 @@ r = ferero.minimize(fun, x0, p)           # a few smooth objectives
 loss = ferero.Steer(p)(losses)            # or a line in a training loop
 """
 
+from ferero import rates
 from ferero.errors import FereroError
 from ferero.fronts import (
     Course,
@@ -82,6 +83,7 @@ __all__ = [
     "nondominated",
     "objectives",
     "payoff",
+    "rates",
     "ray_error",
     "relative_loss_profile",
     "solve_subprogram",

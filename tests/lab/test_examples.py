@@ -20,6 +20,9 @@ SAYS = {
     "train_accelerate.py": ["after 400 steps", "left over right"],
     "train_front.py": ["left == 2*right", "met", "ratios of the losses: 0.5"],
     "sweep.py": ["4 of 4 points", "the same call again finds every point finished", "largest ray error: 0."],
+    "steer_jax.py": ["after 400 steps", "left over right, on all examples"],
+    "steer_policy_gradient.py": ["energy <= 0.33", "met", "energy 0.3"],
+    "steer_scikit_learn.py": ["malignant <= 0.05", "met", "steered: {'malignant': 0.0"],
     "train_torchrun.py": ["after 400 steps", "left over right, with 1 processes"],
 }
 OF_OTHER_PROCESSES = {
@@ -38,6 +41,8 @@ def test_every_example_is_tested():
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in SLOW else ()) for n in SAYS])
 def test_example(name, capsys):
+    if name == "steer_jax.py":
+        pytest.importorskip("jax")
     runpy.run_path(str(EXAMPLES / name), run_name="__main__")
     said = capsys.readouterr().out
     for words in SAYS[name]:

@@ -8,6 +8,7 @@ from ferero_lab.data.digit_models import LeNet, PairNet, ThreeNet, cross_entropi
 from ferero_lab.data.digits import digit_pairs, digits_three
 from ferero_lab.data.emotions import Emotions, Songs, emotions, emotions_like
 from ferero_lab.data.files import DownloadError, find_file
+from ferero_lab.data.german import german
 from ferero_lab.data.mnist import Originals, fashion_mnist, mnist
 from ferero_lab.data.multi_images import multi_images, unit_range
 from ferero_lab.data.splits import Labelled, Splits
@@ -34,6 +35,7 @@ __all__ = [
     "emotions_like",
     "fashion_mnist",
     "find_file",
+    "german",
     "mnist",
     "multi_images",
     "unit_range",

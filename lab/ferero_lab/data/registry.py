@@ -112,5 +112,11 @@ _ADULT = _plain(
     },
 )
 
-FILES: dict[str, DataFile] = {file.name: file for file in (*_MNIST, *_FASHION, *_EMOTIONS, *_ADULT)}
+_GERMAN = _plain(
+    "german",
+    "https://archive.ics.uci.edu/ml/machine-learning-databases/statlog/german/",
+    {"german.data": "b21f3d81db8071257d5ff1deaeba1fd4303b62712e6fcc9715c7a86202cb5871"},
+)
+
+FILES: dict[str, DataFile] = {file.name: file for file in (*_MNIST, *_FASHION, *_EMOTIONS, *_ADULT, *_GERMAN)}
 """Every known file by its name, such as "mnist/train-images-idx3-ubyte.gz" or "adult/adult.data"."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -15,11 +16,12 @@ from torch.utils.hooks import RemovableHandle
 
 from ferero.errors import InputError, UnknownNameError
 from ferero.preference._objectives import did_you_mean
+from ferero.rates import Rate
 
 Number: TypeAlias = Tensor | float
-Losses: TypeAlias = Tensor | Sequence[Number | None] | Mapping[str, Number | None]
+Losses: TypeAlias = Tensor | Sequence[Number | Rate | None] | Mapping[str, Number | Rate | None]
 LossFunction: TypeAlias = Callable[[Any, Any], Losses]  # of a model and a batch
-Counts: TypeAlias = Number | Sequence[float] | Mapping[str, Number] | None
+Counts: TypeAlias = Number | Sequence[Number] | Mapping[str, Number] | None
 _WIDE = (torch.float32, torch.float64)
 
 
@@ -52,6 +54,7 @@ def read_losses(
         InputError: A wrong number, shape or kind.
         UnknownNameError: A name that is none of the losses'.
     """
+    losses, counts = unpack_rates(losses, counts, names)
     if isinstance(losses, Tensor) and losses.shape == (len(names),) and counts is None and not losses.is_complex():
         return Reading(losses if losses.dtype in _WIDE else losses.float(), None)
     values = _by_position(losses, names, "losses")
@@ -68,12 +71,74 @@ def read_losses(
     return Reading(torch.where(known > 0, stacked, zero), known)
 
 
+def unpack_rates(losses: Losses, counts: Counts, names: Sequence[str]) -> tuple[Losses, Counts]:
+    """The losses with every `ferero.rates.Rate` replaced by its loss, and the counts with those of the rates.
+
+    Raises:
+        InputError: A count beside a rate that has one.
+    """
+    given = losses.values() if isinstance(losses, Mapping) else losses if isinstance(losses, list | tuple) else ()
+    if not any(isinstance(value, Rate) for value in given):
+        return losses, counts
+    values: list[Any] = list(_by_position(losses, names, "losses"))
+    amounts = _amounts(counts, names)
+    for i, (name, value) in enumerate(zip(names, values, strict=True)):
+        if isinstance(value, Rate):
+            if isinstance(counts, Mapping) and counts.get(name) is not None:
+                raise InputError(
+                    f"counts: expected none for {name!r}, which is a rate with a count of its own; omit it."
+                )
+            values[i], amounts[i] = value.loss, value.count
+    return values, amounts
+
+
+def read_values(values: Mapping[str, Any], names: Sequence[str], what: str = "values") -> list[float | None]:
+    """Plain numbers by name, as floats in the order of ``names``: of Python, numpy, torch or JAX.
+
+    Args:
+        values: One number by name; a name may be absent or None.
+        names: The losses' names, (m,).
+        what: What they are called in errors.
+
+    Returns:
+        m numbers; None for those that are missing.
+
+    Raises:
+        InputError: A tensor that needs a gradient, or what is not one real number.
+        UnknownNameError: A name that is none of the losses'.
+    """
+    positions = zip(names, _by_position(values, names, what), strict=True)
+    return [None if value is None else _plain_number(value, name, what) for name, value in positions]
+
+
+def _plain_number(value: Any, name: str, what: str) -> float:
+    """One number without a graph."""
+    if isinstance(value, Tensor) and value.requires_grad:
+        raise InputError(
+            f"{what}: expected a plain number for {name!r}, found a tensor that needs a gradient, which step cannot "
+            "give it; pass its .detach() and apply the weights yourself, or use loss = ferero.Steer(...)(losses)."
+        )
+    shape, kind = tuple(getattr(value, "shape", ())), str(getattr(value, "dtype", ""))
+    is_number = hasattr(value, "__float__") and not isinstance(value, complex) and "complex" not in kind
+    if not is_number or math.prod(shape) != 1:
+        found = f"shape {shape}; take its mean" if shape else f"{type(value).__name__} {value!r}"
+        raise InputError(f"{what}: expected one real number for {name!r}, found {found}.")
+    try:
+        return float(value if shape == () else value.reshape(()))
+    except TypeError as error:  # JAX's tracers have a shape and no value
+        raise InputError(
+            f"{what}: expected a number for {name!r}, found a {type(value).__name__}, which has no value yet; return "
+            "the losses from the compiled function, and call step outside of it."
+        ) from error
+
+
 def check_attached(losses: Losses, names: Sequence[str], counts: Counts = None) -> None:
     """Refuse losses that no gradient can flow through.
 
     Raises:
         InputError: Naming the first of them.
     """
+    losses, counts = unpack_rates(losses, counts, names)
     if isinstance(losses, Tensor):
         found = [] if losses.requires_grad else list(names[:1])
     else:

@@ -210,7 +210,7 @@ def test_without_pooch_the_extra_is_named(register, monkeypatch, tmp_path):
 
 
 def test_every_registered_file_has_a_home_and_two_sums():
-    assert len(FILES) == 12
+    assert len(FILES) == 13
     for name, file in FILES.items():
         assert name == file.name
         assert all(home.startswith("http") and home.endswith("/") for home in file.homes)
