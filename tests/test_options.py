@@ -96,7 +96,7 @@ class Later:
         self.make = make
 
 
-def options(name: str, run: Callable[..., Any], **values: Any) -> None:
+def options(name: str, run: Callable[..., Any], /, **values: Any) -> None:
     """Register ``run()`` against ``run(option=value)`` for each option."""
     usual = cache(lambda: (outcome(run), outcome(run)))
     for option, value in values.items():
@@ -250,6 +250,7 @@ options("Preference.to", RAY.to, device="meta", dtype=torch.float32)
 TERM = (F.a <= 1.0).left
 options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)), absolute=True, margin=2.0)
 options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)), label="in other words")
+options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)), name="budget")
 options("Objectives", lambda **how: Preference(Objectives(("a", "b"), **how)), measured=("a",))
 options("objectives", lambda **how: Preference(ferero.objectives("a", "b", **how)), measured=("a",))
 options("spread", partial(ferero.spread, 2, 3), low=0.3, high=1.0)
@@ -257,6 +258,18 @@ options("Cone.dominates", partial(Cone.orthant(2).dominates, [1.0, 1.0], [1.0, 2
 options("nondominated", partial(ferero.nondominated, [[1.0, 2.0, 3.0], [3.0, 2.0, 1.5]]), cone=Cone([[1.0, 0.0, 0.0]]))
 options("ray_error", partial(ferero.ray_error, [1.0, 2.0], [1.0, 1.0]), through=[0.0, 1.0])
 options("project_multipliers", partial(project_multipliers, 9 * SIZES, SIZES[:1], 1.0, 1), bound=2.0)
+
+# rates ------------------------------------------------------------------------------------------------------
+
+LOGITS, LABELS = torch.tensor([1.0, -2.0, 0.5, 3.0]), torch.tensor([1.0, 1.0, 0.0, 0.0])
+SOME = torch.tensor([True, False, True, False])
+options("positive_rate", partial(ferero.rates.positive_rate, LOGITS), where=SOME)
+for rate in ("true_positive_rate", "false_positive_rate", "recall", "precision", "accuracy"):
+    options(rate, partial(getattr(ferero.rates, rate), LOGITS, LABELS), where=SOME)
+for gap in ("demographic_parity", "equal_opportunity", "equalised_odds"):
+    made = getattr(ferero.rates, gap)
+    options(gap, lambda made=made, **how: made(0.1, **how).preference, groups=("a", "b", "c"), minimize="error")
+options("Gap", partial(ferero.rates.Gap, ("positive_rate",), 0.1, ("a", "b")), minimize="error")
 
 # the subprogram ---------------------------------------------------------------------------------------------
 
@@ -365,15 +378,17 @@ def sgd(parameters: Any) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1)
 
 
-def controlled(values: torch.Tensor = SIZES, method: Any = None, where: Any = None, **parts: Any) -> Any:
+def controlled(
+    values: torch.Tensor = SIZES, method: Any = None, where: Any = None, arrived: Any = None, **parts: Any
+) -> Any:
     controller = Controller(RAY, method)
     controller.step(SIZES.flip(0), gramian=GRAMIAN if isinstance(method, ferero.Ferero) else None)
-    controller.observe(2 * SIZES, torch.ones(3, dtype=torch.bool), where)
+    controller.observe(2 * SIZES, arrived, where)
     return controller.step(values, **parts), controller.losses, controller.weights
 
 
 options("Controller", controlled, method=ferero.LinearScalarization())
-options("Controller.observe", controlled, where=torch.tensor(False))
+options("Controller.observe", controlled, where=torch.tensor(False), arrived=torch.tensor([True, True, False]))
 options("Controller.step", controlled, present=torch.tensor([True, True, False]), gramian=GRAMIAN)
 options("Controller.step", partial(controlled, method=SA), slopes=SIZES)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from tests.training.ensemble.alone import BOUND, ORDER, OTHER_RAY, RAY
 
 import ferero
 from ferero import Controller, Preference
-from ferero.errors import InputError, UnsupportedError
+from ferero.errors import InputError, NonFiniteError, UnknownNameError, UnsupportedError
 
 PREFERENCES = [RAY, BOUND, ORDER, OTHER_RAY]
 
@@ -163,3 +164,105 @@ def test_bad_input_is_refused():
         Controller(RAY, ferero.FereroPI)
     with pytest.raises(InputError, match="preference: expected"):
         Controller("ray 1 2")
+
+
+# values by name, without a graph ------------------------------------------------------------------------------
+
+KL = Preference.parse("kl <= 0.1; minimize reward", names=["kl", "reward"])
+
+
+def kinds_of(kl, reward):
+    yield {"kl": kl, "reward": reward}
+    yield {"kl": np.float64(kl), "reward": np.array([reward])}
+    yield {"kl": torch.tensor(kl, dtype=torch.float64), "reward": torch.tensor([reward], dtype=torch.float64)}
+    yield {"reward": reward, "kl": kl}
+
+
+def test_numbers_of_any_kind_give_plain_numbers():
+    controllers = [Controller(KL) for _ in range(4)]
+    plain = Controller(KL)
+    for step in range(20):
+        kl, reward = 0.12 + 0.01 * step, -1.3
+        wanted = plain.step(torch.tensor([kl, reward], dtype=torch.float64)).tolist()
+        for controller, values in zip(controllers, kinds_of(kl, reward), strict=True):
+            found = controller.step(values)
+            assert list(found) == ["kl", "reward"]
+            assert all(type(weight) is float for weight in found.values())
+            assert list(found.values()) == wanted
+
+
+def test_scalars_of_jax_are_read():
+    jnp = pytest.importorskip("jax.numpy")
+    controller, plain = Controller(KL), Controller(KL)
+    assert controller.step({"kl": jnp.float32(0.25), "reward": jnp.asarray([-1.5])}) == plain.step(
+        {"kl": 0.25, "reward": -1.5}
+    )
+    assert controller.step({"kl": jnp.bfloat16(0.25), "reward": -1.5}) == plain.step({"kl": 0.25, "reward": -1.5})
+
+
+def test_a_value_that_jax_only_traces_is_refused():
+    jax = pytest.importorskip("jax")
+    controller = Controller(KL)
+    with pytest.raises(InputError, match=r"'kl', found a .*Tracer, which has no value yet; return the losses from the"):
+        jax.jit(lambda x: controller.step({"kl": x, "reward": 0.0})["kl"])(1.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "error", "words"),
+    [
+        ({"kl": torch.ones((), requires_grad=True)}, InputError, "found a tensor that needs a gradient, which step"),
+        ({"kl": "0.1"}, InputError, "values: expected one real number for 'kl', found str '0.1'"),
+        ({"kl": torch.ones(3)}, InputError, r"found shape \(3,\); take its mean"),
+        ({"kl": 1j}, InputError, "expected one real number for 'kl', found complex 1j"),
+        ({"kl": float("nan"), "reward": 1.0}, NonFiniteError, "found kl = nan; nothing was updated"),
+        ({"k": 1.0}, UnknownNameError, "did you mean 'kl'"),
+    ],
+)
+def test_a_refused_step_changes_nothing(values, error, words):
+    controller = Controller(KL)
+    controller.step({"kl": 0.2, "reward": 1.0})
+    before = {name: tensor.clone() for name, tensor in controller.state_dict().items()}
+    with pytest.raises(error, match=words):
+        controller.step(values)
+    with pytest.raises(error):
+        controller.observe(values)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in controller.state_dict().items())
+
+
+def test_names_may_be_missing_and_need_no_mask():
+    by_name, by_mask = Controller(KL), Controller(KL)
+    for values in ({"kl": 0.2}, {"kl": 0.2, "reward": None}, {"reward": 1.0}):
+        numbers = [values.get(name) for name in KL.names]
+        here = torch.tensor([number is not None for number in numbers])
+        wanted = by_mask.step(torch.tensor([number or 0.0 for number in numbers], dtype=torch.float64), present=here)
+        assert list(by_name.step(values).values()) == wanted.tolist()
+    with pytest.raises(InputError, match="present: expected None beside values by name"):
+        by_name.step({"kl": 0.2}, present=here)
+    with pytest.raises(InputError, match="arrived: expected None beside values by name"):
+        by_name.observe({"kl": 0.2}, here)
+
+
+def test_measured_values_by_name():
+    one, other = Controller(KL), Controller(KL)
+    for controller in (one, other):
+        controller.step({"kl": 0.2, "reward": 1.0})
+    one.observe({"kl": 0.3})
+    other.observe(torch.tensor([0.3, 0.0], dtype=torch.float64), torch.tensor([True, False]))
+    assert one.losses.tolist() == other.losses.tolist()
+    assert one.losses[0] == pytest.approx(0.3)
+
+
+def test_a_stack_takes_no_names():
+    with pytest.raises(InputError, match=r"values: expected a tensor \(K, m\) for a stack"):
+        Controller(Preference.stack([KL, KL])).step({"kl": 0.1})
+
+
+def test_steps_by_name_resume_exactly(tmp_path):
+    one, other = Controller(KL), Controller(KL)
+    for step in range(30):
+        one.step({"kl": 0.2 / (1 + step), "reward": -1.0})
+    torch.save(one.state_dict(), tmp_path / "state.pt")
+    other.load_state_dict(torch.load(tmp_path / "state.pt"))
+    for step in range(30):
+        values = {"kl": 0.05 + 0.01 * step, "reward": -1.0}
+        assert one.step(values) == other.step(values)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import Any
+from math import isfinite
+from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
 
-from ferero.errors import InputError
+from ferero.errors import InputError, NonFiniteError
 from ferero.methods import check_understood
 from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import Diagnosis, Method, Observation, check_method
@@ -20,10 +21,9 @@ from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
 from ferero.training import _buffers as buffers
 from ferero.training._held_out import Correction, correct
-from ferero.training._record import Record, advance_record, shift_record, tracked
+from ferero.training._losses import read_values
+from ferero.training._record import PER_ROW, Record, advance_record, shift_record, tracked
 from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
-
-_PER_ROW = ("updates", "last", "mean", "variance", "covariance", "long_mean", "side", "turns")  # of a record
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +116,10 @@ def _is_metric(preference: Preference, device: torch.device) -> Tensor:
 class Controller(nn.Module):
     """``weights = controller.step(values)``: the weights that steer losses to the preference.
 
-    It needs no graph and no optimizer, only values. `Steer` puts one behind a loss function, `Stepper` behind a whole
-    step, `train_front` one behind K models. A module without parameters, whose state is saved, loaded and moved as
-    buffers.
+    It needs no graph and no optimizer, only values: numbers by name, of Python, numpy, torch or JAX, give weights by
+    name, so it steers a JAX loop, rewards in reinforcement learning, a boosting round or a simulator. `Steer` puts one
+    behind a loss function, `Stepper` behind a whole step, `train_front` one behind K models. A module without
+    parameters, whose state is saved, loaded and moved as buffers.
 
     Args:
         preference: The preference; a stack (`Preference.stack`) steers K models at once.
@@ -137,8 +138,8 @@ class Controller(nn.Module):
         >>> import ferero
         >>> f = ferero.objectives("zh", "en")
         >>> controller = ferero.Controller(ferero.Preference(f, [f.zh <= 1.0], minimize=f.en))
-        >>> weights = controller.step(torch.tensor([2.0, 1.0]))
-        >>> bool(weights[0] > weights[1])  # zh is over its bound
+        >>> weights = controller.step({"zh": 2.0, "en": 1.0})
+        >>> weights["zh"] > weights["en"]  # zh is over its bound
         True
     """
 
@@ -183,6 +184,10 @@ class Controller(nn.Module):
         record: Record = self._load("record", Record)
         return record
 
+    @overload
+    def step(self, values: Mapping[str, Any]) -> dict[str, float]: ...
+
+    @overload
     def step(
         self,
         values: Tensor,
@@ -190,21 +195,61 @@ class Controller(nn.Module):
         present: Tensor | None = None,
         gramian: Tensor | None = None,
         slopes: Tensor | None = None,
-    ) -> Tensor:
-        """The weights for this step. A model whose values are not finite keeps its state and gets weights of 0.
+    ) -> Tensor: ...
+
+    def step(
+        self,
+        values: Tensor | Mapping[str, Any],
+        *,
+        present: Tensor | None = None,
+        gramian: Tensor | None = None,
+        slopes: Tensor | None = None,
+    ) -> Tensor | dict[str, float]:
+        """The weights for this step: the next step of training minimises the sum of the losses with these weights.
 
         Args:
-            values: The losses, (m,), or (K, m) for a stack.
-            present: Which of them arrived, (m,), bool; None for all.
+            values: The losses by name: floats, numpy, torch or JAX scalars without a graph; a name may be absent or
+                None. Or a tensor (m,), or (K, m) for a stack, of which a model whose values are not finite keeps its
+                state and gets weights of 0.
+            present: Which of a tensor's losses arrived, (m,), bool; None for all.
             gramian: (..., m, m), for methods that read it.
             slopes: Those of the last step, (..., m), for methods that read them; None for those of `learn_slopes`.
 
         Returns:
-            (..., m), float64.
+            Plain numbers by name; for a tensor (..., m), float64.
 
         Raises:
-            InputError: Another number of values, or a gramian or slopes that the method does not read.
+            InputError: Another number of values, a tensor by name that needs a gradient, or a gramian or slopes that
+                the method does not read.
+            UnknownNameError: A name that is none of the preference's.
+            NonFiniteError: A value by name that is NaN or inf; nothing was updated.
         """
+        if isinstance(values, Mapping):
+            if present is not None:
+                raise InputError("present: expected None beside values by name; leave a missing one out of them.")
+            numbers, arrived = self._read(values, "values")
+            found = self._step(numbers, present=arrived, gramian=gramian, slopes=slopes)
+            return dict(zip(self.preference.names, found.tolist(), strict=True))
+        return self._step(values, present=present, gramian=gramian, slopes=slopes)
+
+    def _read(self, values: Mapping[str, Any], what: str) -> tuple[Tensor, Tensor | None]:
+        """Numbers by name as (m,), and which of them arrived; None for all."""
+        if self.preference.members:
+            raise InputError(f"{what}: expected a tensor (K, m) for a stack of preferences, found numbers by name.")
+        read = read_values(values, self.preference.names, what)
+        bad = [name for name, x in zip(self.preference.names, read, strict=True) if x is not None and not isfinite(x)]
+        if bad:
+            raise NonFiniteError(
+                f"{what}: expected finite numbers, found {', '.join(f'{name} = {values[name]}' for name in bad)}; "
+                "nothing was updated. Leave out what is not known."
+            )
+        arrived = torch.tensor([x is not None for x in read], device=self.weights.device)
+        numbers = [0.0 if x is None else x for x in read]
+        return torch.tensor(numbers, dtype=torch.float64).to(self.weights), None if all(
+            x is not None for x in read
+        ) else arrived
+
+    def _step(self, values: Tensor, *, present: Tensor | None, gramian: Tensor | None, slopes: Tensor | None) -> Tensor:
         F = values.detach().to(self.weights)
         if F.shape != self.weights.shape:
             raise InputError(
@@ -240,16 +285,31 @@ class Controller(nn.Module):
         self.get_buffer("record_skipped").add_(self.is_good & is_bad)
         self.is_good = self.is_good & ~is_bad
 
-    def observe(self, measured: Tensor, arrived: Tensor, where: Tensor | None = None) -> None:
-        """Take in values measured outside training, (..., m), of those losses that arrived, (m,) bool; see `_held_out`.
+    def observe(
+        self, measured: Tensor | Mapping[str, Any], arrived: Tensor | None = None, where: Tensor | None = None
+    ) -> None:
+        """Take in values measured outside training; see `_held_out`.
 
-        They correct an offset on the training values and never replace them.
+        They correct an offset on the training values and never replace them. Before the first step there is nothing to
+        correct.
 
         Args:
-            measured: Held-out losses, or metrics declared by ``objectives(measured=...)``.
-            arrived: Which of them were measured.
+            measured: Held-out losses, or metrics declared by ``objectives(measured=...)``: numbers by name, as for
+                :meth:`step`, or a tensor (..., m).
+            arrived: Which of a tensor's values were measured, (m,), bool; None for all.
             where: A boolean scalar on the device: False leaves everything as it was.
+
+        Raises:
+            InputError: A tensor by name that needs a gradient, or what is not one real number.
+            UnknownNameError: A name that is none of the preference's.
+            NonFiniteError: A value by name that is NaN or inf.
         """
+        if isinstance(measured, Mapping):
+            if arrived is not None:
+                raise InputError("arrived: expected None beside values by name; leave a missing one out of them.")
+            measured, arrived = self._read(measured, "observe")
+        if arrived is None:
+            arrived = torch.ones(self.preference.m, dtype=torch.bool, device=self.weights.device)
         old, record = self.state.correction, self.record
         good = arrived & torch.isfinite(measured) & (record.seen > 0)
         new = correct(old, torch.where(good, measured, 0.0), good, tracked(record), self._metrics)
@@ -309,7 +369,7 @@ class Controller(nn.Module):
             )
         rows = self._rows(k)
         named = {field.name: self.get_buffer(f"record_{field.name}")[k] for field in fields(Record)}
-        record = Record(**{name: tensor[rows] if name in _PER_ROW else tensor for name, tensor in named.items()})
+        record = Record(**{name: tensor[rows] if name in PER_ROW else tensor for name, tensor in named.items()})
         today = self.state.correction.apply(tracked(self.record))[k]
         return make_report(
             self.preference.members[k],
