@@ -61,6 +61,7 @@ class FereroPIState:
         deviation: How far the last ones lay from it, (..., c).
         swings: Running mean of the products of successive deviations above it, (..., c), and
         jitter: of half the square of their differences: what is independent from step to step, (..., c).
+        held: Values since the level first reached the bound, over which both are averaged, (..., c).
         anchor: The level from which on patience is counted, (..., c).
         age: Steps since the violation last changed sides or fell by a fiftieth, (..., c).
         logits: The integral parts of the logits, (..., c).
@@ -85,6 +86,7 @@ class FereroPIState:
     deviation: Tensor
     swings: Tensor
     jitter: Tensor
+    held: Tensor
     anchor: Tensor
     age: Tensor
     logits: Tensor
@@ -113,7 +115,7 @@ class FereroPI:
         e   = (P - N) / q                  q the running size of the larger side; e is kept within [-1, 1]
         l  <- l + a (e - l)                the smoothing rate a grows while successive surprises agree
         v   = max(l, min(l, 0) + room)     room = headroom * s, s^2 the covariance of successive rises of e
-        u  <- u + k_I h (v + e - l)        v within [-near, near]; h = 1, release where v < 0; grows while v stays
+        u  <- u + k_I h (v + e - l)        v within [-near, near]; h = release just below 0, else 1; grows while v stays
         lam = exp(u + k_P v) / q*          the largest v counts as near; k_P from steady, under noise, to proportional
         w   = w_o / s* + B^T lam           w_o the objective; q* and s* are units: the largest sizes so far
 
@@ -137,7 +139,8 @@ class FereroPI:
         proportional: k_P where values carry no noise. Concave fronts need up to 4.
         steady: k_P where values are nothing but noise.
         integral: k_I, a step of the logit for a relative violation of 1.
-        release: How much more slowly a constraint that holds is released, which leaves a margin under noise.
+        release: How much more slowly a constraint that holds by less than `near` is released, which leaves a margin
+            under noise.
         headroom: How many times its own swings a level stays below the bound. Batch noise, which is independent from
             step to step, is no swing.
         patience: Steps after which the logit of a violation that does not fall rises faster, and a constraint that
@@ -301,7 +304,7 @@ class FereroPI:
         rate = (old.rate + self.adaptation * agreement.clamp(-1, 1)).clamp(math.log(_SMALLEST_RATE), 0.0)
         level = torch.where((updates == 1) & (arrived > 0), e, old.level + rate.exp() * surprise)
 
-        moved = replace(old, level=level, variance=variance, rate=rate, **_swing(e, old, arrived, updates))
+        moved = replace(old, level=level, variance=variance, rate=rate, **_swing(e, level, old, arrived, updates))
         aimed = self._aimed(channels, moved)
 
         size = aimed.abs()
@@ -310,7 +313,8 @@ class FereroPI:
         anchor = torch.where(stays, old.anchor, aimed)
 
         gain = self._gain(rate)
-        speed = 1 - (1 - self.release) * (aimed < 0).to(e.dtype)  # of the logit, and of the clock of patience
+        is_released_slowly = (aimed < 0) & (aimed > -self.near)
+        speed = 1 - (1 - self.release) * is_released_slowly.to(e.dtype)  # of the logit, and of the clock of patience
         hurries = (aimed > 0) | (old.logits + gain * aimed > 0)
         pace = speed * torch.where(hurries, (speed * age / self.patience).clamp(1.0, _HURRY), 1.0)
         seen_by_gain = self._seen_by_gain(channels, aimed)
@@ -383,14 +387,20 @@ class _Sized(NamedTuple):
     earlier: Tensor
 
 
-def _swing(e: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor) -> dict[str, Tensor]:
-    """How far the violations e (..., c) lie from their running mean, and what successive ones have in common."""
+def _swing(e: Tensor, level: Tensor, old: FereroPIState, arrived: Tensor, updates: Tensor) -> dict[str, Tensor]:
+    """How far the violations e (..., c) lie from their running mean, and what successive ones have in common.
+
+    The latter counts from the first time that the level (..., c) is within the bound: on the way there, rising and
+    falling is no swing.
+    """
     is_new = arrived > 0
     usual = torch.where((updates == 1) & is_new, e, torch.lerp(old.usual, e, arrived / updates.clamp(1, _SWING)))
     deviation = e - usual
     both = deviation.clamp(min=0) * old.deviation.clamp(min=0)
-    share = arrived / updates.clamp(1, _SWING_MEMORY)
+    held = old.held + arrived * ((old.held > 0) | (level <= 0))
+    share = arrived * (held > 0) / held.clamp(1, _SWING_MEMORY)
     return {
+        "held": held,
         "usual": usual,
         "deviation": torch.where(is_new, deviation, old.deviation),
         "swings": torch.lerp(old.swings, both, share),
