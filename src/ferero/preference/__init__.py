@@ -5,14 +5,19 @@ from __future__ import annotations
 from ferero.preference._expression import AbsExpression, Constraint, Expression
 from ferero.preference._objectives import Objectives, objectives
 from ferero.preference._preference import Preference
+from ferero.preference._schedule import MovingLevel, cosine, piecewise, ramp
 from ferero.preference._spread import spread
 
 __all__ = [
     "AbsExpression",
     "Constraint",
     "Expression",
+    "MovingLevel",
     "Objectives",
     "Preference",
+    "cosine",
     "objectives",
+    "piecewise",
+    "ramp",
     "spread",
 ]
