@@ -23,7 +23,7 @@ f = objectives("a", "b")
         (lambda: 3 * f.a.log() <= 6, [1, 0], -math.exp(2), "3*log(a) <= 6"),
         (lambda: 2 * f.a.log() - 2 * f.b.log() + 1 <= 2, [1, -math.exp(0.5)], 0, "2*log(a) - 2*log(b) + 1 <= 2"),
         (lambda: (f.a + 1).log() / 2 <= 1, [1, 0], 1 - math.exp(2), "0.5*log(a + 1) <= 1"),
-        (lambda: 1 >= f.a.log(), [1, 0], -math.e, "log(a) <= 1"),
+        (lambda: 1 >= f.a.log(), [1, 0], -math.e, "log(a) <= 1"),  # noqa: SIM300
         (lambda: 1 - f.a.log() <= 0, [-1, 0], math.e, "-log(a) + 1 <= 0"),
     ],
 )

@@ -16,8 +16,6 @@ from torch.nn.functional import pad
 
 from ferero.methods._rows import Rows, Sparse, rows_of
 from ferero.preference import Preference
-from ferero.preference._preference import levels_of
-from ferero.preference._schedule import LevelShifts
 
 __all__ = ["LOG_RANGE", "Channels", "Equalities", "Projector", "channels_of", "log_size"]
 
@@ -41,7 +39,7 @@ class Channels:
         has_bound: 1 for these, (..., k + c).
         scale: What the absolute weights of the objective part sum to, (..., 1).
         orders: Rows of A that are no padding, (..., k).
-        moving: How constants of rows move with the steps; None where none does.
+        moving: The coefficients of the inequalities, (..., m_g, m), where levels move with the steps; else None.
     """
 
     rows: Rows
@@ -54,17 +52,17 @@ class Channels:
     has_bound: Tensor
     scale: Tensor
     orders: Tensor
-    moving: Moving | None = None
+    moving: Tensor | None = None
 
-    def at(self, step: Tensor) -> Channels:
-        """The channels with the levels of a step (..., 1), the number of updates before; without a host sync."""
+    def at(self, arrived: Tensor) -> Channels:
+        """The channels with the levels of the present step; see `Rows.at`."""
         if self.moving is None:
             return self
-        rows = replace(self.rows, b=self.rows.b + self.moving.levels.shift(step))
+        rows = self.rows.at(arrived)
         b_g, b_h = rows.b[..., : rows.m_g], rows.b[..., rows.m_g :]
         equalities = None if self.equalities is None else replace(self.equalities, b=b_h)
         channels_after = self.bound.shape[-1] - rows.k - rows.m_g
-        bound, has_bound = _bounds(self.moving.B_g, b_g, (rows.k, channels_after))
+        bound, has_bound = _bounds(self.moving, b_g, (rows.k, channels_after))
         return replace(self, rows=rows, equalities=equalities, bound=bound, has_bound=has_bound)
 
     def arrived(self, seen: Tensor, present: Tensor | None, complete: Tensor) -> Tensor:
@@ -77,13 +75,6 @@ class Channels:
         if self.equalities is not None:
             parts.append(self.equalities.B.named_by_any(complete[..., m_g:]).expand(*batch, -1))
         return torch.cat(parts, dim=-1).to(seen.dtype)
-
-
-class Moving(NamedTuple):
-    """How constants of rows move with the steps, and the coefficients of the inequalities, (..., m_g, m)."""
-
-    levels: LevelShifts
-    B_g: Tensor
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +190,6 @@ def channels_of(preference: Preference, device: torch.device, dtype: torch.dtype
         ray, is_ray = ray[0], is_ray[0]
     scale = p.A.abs().sum(dim=(-2, -1)) / orders.sum(dim=-1)
     bound, has_bound = _bounds(p.B_g, p.b_g, (p.A.shape[-2], p.m if p.m_h else 0))
-    levels = levels_of(preference, rows.b)
     return Channels(
         rows,
         equalities,
@@ -211,7 +201,7 @@ def channels_of(preference: Preference, device: torch.device, dtype: torch.dtype
         has_bound,
         scale[..., None],
         orders,
-        None if levels is None else Moving(levels, p.B_g),
+        None if rows.levels is None else p.B_g,
     )
 
 

@@ -218,7 +218,7 @@ class FereroPI:
         losses, present = observation.losses.detach(), observation.present
         dtype = torch.float32 if losses.device.type == "mps" else torch.float64
         old = state.like(losses, dtype)
-        channels = channels_of(preference, losses.device, dtype).at(old.arrived.amax(dim=-1, keepdim=True))
+        channels = channels_of(preference, losses.device, dtype).at(old.arrived)
         values = losses.to(dtype).clamp(-math.exp(LOG_RANGE), math.exp(LOG_RANGE))
         latest = values if present is None else torch.where(present, values, old.latest)
         seen = old.seen + (1 if present is None else present)

@@ -58,9 +58,9 @@ class MovingLevel:
         return tuple(sorted({step for span in self.spans for step in span}))
 
     def at(self, step: int) -> float:
-        """The level at a step."""
-        remaining = _remaining(*_changes([self]), torch.tensor([[step]], dtype=torch.float64))
-        return self.end - float(remaining)
+        """The level at a step, to twelve digits on the way, so that it prints as one would write it."""
+        remaining = float(_remaining(*_changes([self]), torch.tensor([[step]], dtype=torch.float64)))
+        return self.end if remaining == 0 else float(f"{self.end - remaining:.12g}")
 
     def times(self, factor: float) -> MovingLevel:
         """The schedule with every level multiplied."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -121,7 +121,7 @@ def make_report(
         observed: How often each loss was measured outside training, (m,).
     """
     labels = _labels(preference, record)
-    preference, record = _of_today(preference, record)
+    preference = preference.at(_steps(record))
     rows_now = rows_of(preference, record.mean.device, record.mean.dtype)
     shift = rows_now.B.times(change)
     today = rows_now.values(losses.to(record.mean).nan_to_num(nan=0.0))
@@ -213,7 +213,7 @@ def metrics_of(
     """
     F = losses.detach().cpu()
     keys = preference.metric_keys
-    preference, record = _of_today(preference, record)
+    preference = preference.at(_steps(record))
     violation = preference.violation(F)
     mean, m_g = record.mean.cpu(), preference.m_g
     of_mean = torch.cat([mean[:m_g].clamp(min=0), mean[m_g:].abs()])
@@ -231,19 +231,6 @@ def metrics_of(
     found["ferero/merit"] = merit if float(record.seen.max()) > 0 else math.inf
     found["ferero/skipped"] = float(record.skipped)
     return found
-
-
-def _of_today(preference: Preference, record: Record) -> tuple[Preference, Record]:
-    """The preference with the levels that move where they are now, and the record of values relative to those.
-
-    A record's values are relative to the last levels; nothing but a constant changes.
-    """
-    if not preference.moves:
-        return preference, record
-    now = preference.at(_steps(record))
-    by = torch.cat([now.b_g - preference.b_g, now.b_h - preference.b_h]).to(record.mean)
-    last = record.last + by[..., None]
-    return now, replace(record, mean=record.mean + by, long_mean=record.long_mean + by, last=last)
 
 
 def _labels(preference: Preference, record: Record) -> list[str]:
@@ -331,13 +318,15 @@ def _remark(status: Status, room: float, swing: float, allowed: float) -> str:
 def _sizes(preference: Preference, losses: Tensor) -> Tensor:
     """What a violation of each row is relative to, (r,): the bound, or its largest term at losses (m,) without one.
 
-    Of a ratio it is the largest term: a constant of its row is no bound. A loss that is not known (NaN) adds nothing; 1
-    where nothing is left.
+    Of a ratio it is the larger side of its row, as in `FereroPI`: a constant there is no bound. A loss that is not
+    known (NaN) adds nothing; 1 where nothing is left.
     """
     rows = rows_of(preference, losses.device, losses.dtype)
-    largest = rows.B.largest(losses.to(rows.b).nan_to_num(nan=0.0))
-    size = torch.where(rows.b == 0, largest, rows.b.abs())
-    size = torch.where(is_rewritten(preference).to(size.device), torch.maximum(largest, rows.b.abs()), size)
+    known = losses.to(rows.b).nan_to_num(nan=0.0)
+    size = torch.where(rows.b == 0, rows.B.largest(known), rows.b.abs())
+    above, below = rows.B.sides(known)
+    sides = torch.maximum(above + rows.b.clamp(min=0), rows.b.clamp(max=0).abs() - below)
+    size = torch.where(is_rewritten(preference).to(size.device), sides, size)
     return torch.where(size > 0, size, 1.0)
 
 

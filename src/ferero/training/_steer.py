@@ -122,8 +122,9 @@ class Steer(Controller):
 
         What was learned of losses, and of constraints and rows of the order with the same coefficients, stays; levels
         may differ. New constraints start with a logit of 0. Equalities, which are one block, continue together or start
-        together. To be called on every rank, where several train together. A state saved later is loaded into a `Steer`
-        of the new preference.
+        together. Levels that move count all steps of the training: the same schedule continues, and for one that begins
+        to move now write ``ferero.ramp(..., after=steer.steps)``. To be called on every rank, where several train
+        together. A state saved later is loaded into a `Steer` of the new preference.
 
         Args:
             preference: A single preference with the same names.
@@ -158,7 +159,8 @@ class Steer(Controller):
         first, match = ControllerState.first(new, self.method), RowMatch.of(old, new)
         rows, k = match.rows(old.m_g), old.A.shape[-2]
         of_multipliers = torch.cat([match.order, torch.where(rows >= 0, rows + k, -1)])
-        by = torch.cat([new.b_g, new.b_h]) - take(torch.cat([old.b_g, old.b_h]), torch.cat([new.b_g, new.b_h]), rows)
+        was, will_be = (torch.cat([p.b_g, p.b_h]) for p in (old.at(self.steps), new.at(self.steps)))
+        by = will_be - take(was, will_be, rows)
         return ControllerState(
             state.weights,
             take(state.multipliers, first.multipliers.to(state.multipliers), of_multipliers),
