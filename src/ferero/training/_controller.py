@@ -97,7 +97,7 @@ def advance(
         measured = (correction.observed > 0) | ~_is_metric(preference, values.device)
         known = measured if present is None else measured & present
     with nullcontext() if beside is None else beside:
-        rows = rows_of(preference, values.device, values.dtype).at(state.record.arrived)
+        rows = rows_of(preference, values.device, values.dtype)
         record = advance_record(state.record, rows, values, corrected, present)
     observation = Observation(corrected, gramian=gramian, slopes=slopes, present=known)
     decision, of_method = method.update(preference, observation, state.method)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -121,7 +121,7 @@ def make_report(
         observed: How often each loss was measured outside training, (m,).
     """
     labels = _labels(preference, record)
-    preference = preference.at(_steps(record))
+    preference, record = _of_today(preference, record)
     rows_now = rows_of(preference, record.mean.device, record.mean.dtype)
     shift = rows_now.B.times(change)
     today = rows_now.values(losses.to(record.mean).nan_to_num(nan=0.0))
@@ -209,11 +209,12 @@ def metrics_of(
 
     ``ferero/merit`` orders checkpoints: feasible ones by their objective o, as ``o / (1 + |o|)``, below 1; the others
     above 1, by their largest violation relative to the bound. A violation is today's or the mean's, whichever is
-    larger, or else the lowest of many checkpoints would be one with lucky batches.
+    larger, or else the lowest of many checkpoints would be one with lucky batches. It is inf before the first step, and
+    where a ratio has a negative denominator.
     """
     F = losses.detach().cpu()
     keys = preference.metric_keys
-    preference = preference.at(_steps(record))
+    preference, record = _of_today(preference, record)
     violation = preference.violation(F)
     mean, m_g = record.mean.cpu(), preference.m_g
     of_mean = torch.cat([mean[:m_g].clamp(min=0), mean[m_g:].abs()])
@@ -228,9 +229,23 @@ def metrics_of(
     found |= {f"ferero/multiplier/{key}": float(v) for key, v in zip(keys, multipliers[k:].cpu(), strict=True)}
     found |= {f"ferero/violation/{key}": float(v) for key, v in zip(keys, violation, strict=True)}
     merit = objective / (1 + abs(objective)) if worst <= _TOLERANCE else 1 + worst
-    found["ferero/merit"] = merit if float(record.seen.max()) > 0 else math.inf
+    is_judged = float(record.seen.max()) > 0 and not invalid_rows(preference, F)
+    found["ferero/merit"] = merit if is_judged else math.inf
     found["ferero/skipped"] = float(record.skipped)
     return found
+
+
+def _of_today(preference: Preference, record: Record) -> tuple[Preference, Record]:
+    """The preference with the levels that move where they are now, and the record of values relative to those.
+
+    A record's values are relative to the last levels, and a level moves nothing but a constant. So a jump of the level
+    shows at once, and is no swing or drift of the losses.
+    """
+    if not preference.moves:
+        return preference, record
+    now = preference.at(_steps(record))
+    by = torch.cat([now.b_g - preference.b_g, now.b_h - preference.b_h]).to(record.mean)
+    return now, replace(record, mean=record.mean + by, long_mean=record.long_mean + by)
 
 
 def _labels(preference: Preference, record: Record) -> list[str]:

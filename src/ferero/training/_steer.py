@@ -159,8 +159,7 @@ class Steer(Controller):
         first, match = ControllerState.first(new, self.method), RowMatch.of(old, new)
         rows, k = match.rows(old.m_g), old.A.shape[-2]
         of_multipliers = torch.cat([match.order, torch.where(rows >= 0, rows + k, -1)])
-        was, will_be = (torch.cat([p.b_g, p.b_h]) for p in (old.at(self.steps), new.at(self.steps)))
-        by = will_be - take(was, will_be, rows)
+        by = torch.cat([new.b_g, new.b_h]) - take(torch.cat([old.b_g, old.b_h]), torch.cat([new.b_g, new.b_h]), rows)
         return ControllerState(
             state.weights,
             take(state.multipliers, first.multipliers.to(state.multipliers), of_multipliers),
