@@ -251,15 +251,15 @@ TERM, FALLING = (F.a <= 1.0).left, ferero.ramp(2.0, 1.0, steps=10)
 options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)), absolute=True, margin=2.0)
 options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)), label="in other words")
 options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)), name="budget")
-OTHER, NEGATIVE = (F.b <= 1.0).left, [0.0, -1.0, 0.0]
-DIVIDED = Rewriting(OTHER, (OTHER,))
+DENOMINATOR, NEGATIVE = (F.b <= 1.0).left, [0.0, -1.0, 0.0]
+DIVIDED = Rewriting(DENOMINATOR, (DENOMINATOR,))
 options(
     "Constraint",
     lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)).is_satisfied(NEGATIVE),
     rewriting=DIVIDED,
 )
-options("Rewriting", partial(Rewriting, OTHER, (OTHER,)), parts=(F.a <= 1,))
-options("Ratio", lambda **how: Preference(F, Ratio(TERM, OTHER, **how) <= 2), offset=1.0, absolute=True)
+options("Rewriting", partial(Rewriting, DENOMINATOR, (DENOMINATOR,)), parts=(F.a <= 1,))
+options("Ratio", lambda **how: Preference(F, Ratio(TERM, DENOMINATOR, **how) <= 2), offset=1.0, absolute=True)
 options("Logarithm", lambda **how: Preference(F, Logarithm(((TERM, 1.0),), **how) <= 2), constant=1.0, absolute=True)
 options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", (F.a <= 1).right, **how)), schedule=FALLING)
 options("ramp", partial(ferero.ramp, 1.0, 0.5, steps=10), after=3)

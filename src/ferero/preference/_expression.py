@@ -518,7 +518,7 @@ class Rewritten(ABC):
         """
 
     @abstractmethod
-    def refuse(self, operator: str, other: object = None) -> NoReturn:
+    def _refuse(self, operator: str, other: object = None) -> NoReturn:
         """Say why an operation cannot be made linear, and what to write instead."""
 
     def __le__(self, other: Any) -> Constraint:
@@ -543,10 +543,10 @@ class Rewritten(ABC):
         raise InputError(f"the expression '{self}' is neither true nor false; compare it, '{self} <= c'")
 
     def __pow__(self, other: object) -> NoReturn:
-        self.refuse("**", other)
+        self._refuse("**", other)
 
     def __rtruediv__(self, other: object) -> NoReturn:
-        self.refuse("/", other)
+        self._refuse("/", other)
 
 
 Operand: TypeAlias = "Expression | Real | float | np.generic | torch.Tensor"

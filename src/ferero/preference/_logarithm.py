@@ -83,13 +83,13 @@ class Logarithm(Rewritten):
         above = [form for form, factor in self.terms if factor == scale]
         below = [form for form, factor in self.terms if factor == -scale]
         if scale == 0 or len(above) > 1 or len(below) > 1 or len(above) + len(below) < len(self.terms):
-            self.refuse(relation)
+            self._refuse(relation)
         numerator, denominator = (above or [_ONE])[0], (below or [_ONE])[0]
         right = denominator.times(_exp((level - self.constant) / scale, label))
         meant = Rewriting(right, tuple(form for form, _ in self.terms))
         return Constraint(numerator, relation, right, label=label, rewriting=meant)
 
-    def refuse(self, operator: str, other: object = None) -> NoReturn:
+    def _refuse(self, operator: str, other: object = None) -> NoReturn:
         """Say why an operation on logarithms cannot be made linear, and what to write instead."""
         beside = "" if other is None else f" and '{other}'"
         if self.absolute:
@@ -135,7 +135,7 @@ class Logarithm(Rewritten):
 
     def __abs__(self) -> Logarithm:
         if self.absolute:
-            self.refuse("abs")
+            self._refuse("abs")
         return replace(self, absolute=True)
 
     def _plus(self, other: Logarithm, factor: float) -> Logarithm:
@@ -148,10 +148,10 @@ class Logarithm(Rewritten):
     def _number(self, other: Any, operator: str) -> float:
         """A number of any library, or an expression without objectives."""
         if self.absolute or isinstance(other, Rewritten):
-            self.refuse(operator, other)
+            self._refuse(operator, other)
         form = form_of(other, operator)
         if form.terms:
-            self.refuse(operator, form)
+            self._refuse(operator, form)
         return form.constant
 
     def __str__(self) -> str:

@@ -79,7 +79,7 @@ class Ratio(Rewritten):
         meant = Rewriting(self.denominator, (self.denominator,))
         return Constraint(left, relation, self.denominator.times(level), label=label, rewriting=meant)
 
-    def refuse(self, operator: str, other: object = None) -> NoReturn:
+    def _refuse(self, operator: str, other: object = None) -> NoReturn:
         """Say why an operation on a ratio cannot be made linear, and what to write instead."""
         beside = "" if other is None else f" and '{other}'"
         if self.absolute:
@@ -124,7 +124,7 @@ class Ratio(Rewritten):
 
     def __abs__(self) -> Ratio:
         if self.absolute:
-            self.refuse("abs")
+            self._refuse("abs")
         return replace(self, absolute=True)
 
     def log(self) -> NoReturn:
@@ -134,10 +134,10 @@ class Ratio(Rewritten):
     def _number(self, other: Any, operator: str) -> float:
         """A number of any library, or an expression without objectives."""
         if self.absolute or isinstance(other, Rewritten):
-            self.refuse(operator, other)
+            self._refuse(operator, other)
         form = form_of(other, operator)
         if form.terms:
-            self.refuse(operator, form)
+            self._refuse(operator, form)
         return form.constant
 
     def __str__(self) -> str:
@@ -157,10 +157,10 @@ def level_of(other: Any, relation: Relation, left: Rewritten) -> float:
             "coefficients of this one; write the number, and change it by steer.ask(...) during training"
         )
     if isinstance(other, Rewritten):
-        left.refuse(relation, other)
+        left._refuse(relation, other)
     form = form_of(other, relation)
     if form.terms:
-        left.refuse(relation, form)
+        left._refuse(relation, form)
     return form.constant
 
 
