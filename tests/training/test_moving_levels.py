@@ -6,10 +6,12 @@ import io
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import ferero
 from ferero import Preference, Steer, cosine, piecewise, ramp
 from ferero.methods import Observation
+from ferero.methods._channels import channels_of
 from ferero.training._distributed import traits_of
 
 f = ferero.objectives("a", "b")
@@ -116,6 +118,25 @@ def test_units_of_the_losses_do_not_matter():
             weights = decision.weights * torch.tensor([units, 1.0], dtype=torch.float64)
             shares.append(weights / weights.abs().sum())
         torch.testing.assert_close(*shares, rtol=0, atol=1e-9)
+
+
+class NoHostSync(TorchDispatchMode):
+    """Refuses what reads a value of a tensor on the host."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func is not torch.ops.aten._local_scalar_dense.default
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("constraints", KINDS.values(), ids=KINDS.keys())
+def test_levels_are_found_without_a_host_sync(constraints):
+    channels = channels_of(Preference(f, constraints), torch.device("cpu"), torch.float64)
+    with NoHostSync():
+        now = channels.at(torch.tensor([4.0, 7.0], dtype=torch.float64))
+    wanted = Preference(f, constraints).at(7)
+    torch.testing.assert_close(now.rows.b, torch.cat([wanted.b_g, wanted.b_h]))
+    with pytest.raises(AssertionError), NoHostSync():
+        bool(torch.ones(()))
 
 
 # reports --------------------------------------------------------------------------------------------------
