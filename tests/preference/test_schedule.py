@@ -129,6 +129,8 @@ def test_levels_that_clash_on_the_way_are_named_with_the_step():
         (lambda: piecewise(1, (0, 2)), "at least 1 for step, found 0"),
         (lambda: piecewise(1, (5, 2), (4, 3)), "whose steps rise, found 5, 4; sort them"),
         (lambda: piecewise(1, (5, math.nan)), "finite number for level, found nan"),
+        (lambda: RAMP.at(-1), "at: expected a whole number of at least 0 for step, found -1"),
+        (lambda: Preference(f, [f.a <= RAMP]).at(0.5), "at least 0 for step, found 0.5"),
         (lambda: Preference(f, minimize=RAMP), "expected expressions such as"),
     ],
 )

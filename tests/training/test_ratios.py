@@ -7,6 +7,7 @@ import torch
 
 import ferero
 from ferero import Preference, Steer
+from ferero.methods import Observation
 from ferero.training._report import judge_losses
 
 f = ferero.objectives("a", "b")
@@ -41,6 +42,20 @@ def test_weights_are_those_of_the_linear_row():
     one, other = trained(Preference(f, [f.a / f.b <= 0.5]), 100), trained(Preference(f, [f.a <= 0.5 * f.b]), 100)
     assert torch.equal(one.weights, other.weights)
     assert torch.equal(one.multipliers, other.multipliers)
+
+
+def test_units_of_the_losses_do_not_matter():
+    draw, method = torch.Generator().manual_seed(0), ferero.FereroPI()
+    written = [Preference(f, [(f.a + f.b / u) / (f.b + u) <= 0.5 / u, f.a / f.b >= 0.1 / u]) for u in (1.0, 1e6)]
+    states = [method.init(p) for p in written]
+    for _ in range(100):
+        losses, shares = torch.rand(2, generator=draw, dtype=torch.float64), []
+        for i, unit in enumerate((1.0, 1e6)):
+            units = torch.tensor([1.0, unit], dtype=torch.float64)
+            decision, states[i] = method.update(written[i], Observation(losses * units), states[i])
+            weights = decision.weights * units
+            shares.append(weights / weights.abs().sum())
+        torch.testing.assert_close(*shares, rtol=0, atol=1e-9)
 
 
 def test_the_report_is_in_units_of_the_ratio():

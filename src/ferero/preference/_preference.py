@@ -442,6 +442,9 @@ class Preference:
         Args:
             step: how many steps the optimizer has taken.
 
+        Raises:
+            InputError: for a step that is no whole number of at least 0.
+
         Example:
             >>> p = Preference.parse("minimize b; a <= ramp(1, 0.2, steps=5000)", names=["a", "b"])
             >>> print(p.at(2500))

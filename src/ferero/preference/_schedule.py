@@ -58,8 +58,13 @@ class MovingLevel:
         return tuple(sorted({step for span in self.spans for step in span}))
 
     def at(self, step: int) -> float:
-        """The level at a step, to twelve digits on the way, so that it prints as one would write it."""
-        remaining = float(_remaining(*_changes([self]), torch.tensor([[step]], dtype=torch.float64)))
+        """The level at a step, to twelve digits on the way, so that it prints as one would write it.
+
+        Raises:
+            InputError: for a step that is no whole number of at least 0.
+        """
+        now = torch.tensor([[_whole(step, "at", "step", 0)]], dtype=torch.float64)
+        remaining = float(_remaining(*_changes([self]), now))
         return self.end if remaining == 0 else float(f"{self.end - remaining:.12g}")
 
     def times(self, factor: float) -> MovingLevel:
