@@ -43,7 +43,7 @@ from ferero.geometry import project_multipliers
 from ferero.methods import Decision, check_observation
 from ferero.optimize import minimize_many
 from ferero.plot import style
-from ferero.preference import Constraint, Objectives
+from ferero.preference import Constraint, Logarithm, Objectives, Ratio, Rewriting
 from ferero.training import Controller, Ensemble, Members, read_batches
 
 mpl.use("Agg")
@@ -247,10 +247,23 @@ options("Preference.from_matrices", partial(Preference.from_matrices, B_g=ROW), 
 options("Preference.from_matrices", partial(Preference.from_matrices, B_h=ROW), b_h=[1.0])
 options("Preference.is_satisfied", partial(MIXED.is_satisfied, [0.41, 1.0, 0.5]), atol=0.1)
 options("Preference.to", RAY.to, device="meta", dtype=torch.float32)
-TERM = (F.a <= 1.0).left
+TERM, FALLING = (F.a <= 1.0).left, ferero.ramp(2.0, 1.0, steps=10)
 options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)), absolute=True, margin=2.0)
 options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)), label="in other words")
 options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)), name="budget")
+DENOMINATOR, NEGATIVE = (F.b <= 1.0).left, [0.0, -1.0, 0.0]
+DIVIDED = Rewriting(DENOMINATOR, (DENOMINATOR,))
+options(
+    "Constraint",
+    lambda **how: Preference(F, Constraint(TERM, "<=", TERM, **how)).is_satisfied(NEGATIVE),
+    rewriting=DIVIDED,
+)
+options("Rewriting", partial(Rewriting, DENOMINATOR, (DENOMINATOR,)), parts=(F.a <= 1,))
+options("Ratio", lambda **how: Preference(F, Ratio(TERM, DENOMINATOR, **how) <= 2), offset=1.0, absolute=True)
+options("Logarithm", lambda **how: Preference(F, Logarithm(((TERM, 1.0),), **how) <= 2), constant=1.0, absolute=True)
+options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", (F.a <= 1).right, **how)), schedule=FALLING)
+options("ramp", partial(ferero.ramp, 1.0, 0.5, steps=10), after=3)
+options("cosine", partial(ferero.cosine, 1.0, 0.5, steps=10), after=3)
 options("Objectives", lambda **how: Preference(Objectives(("a", "b"), **how)), measured=("a",))
 options("objectives", lambda **how: Preference(ferero.objectives("a", "b", **how)), measured=("a",))
 options("spread", partial(ferero.spread, 2, 3), low=0.3, high=1.0)
@@ -264,7 +277,7 @@ options("project_multipliers", partial(project_multipliers, 9 * SIZES, SIZES[:1]
 LOGITS, LABELS = torch.tensor([1.0, -2.0, 0.5, 3.0]), torch.tensor([1.0, 1.0, 0.0, 0.0])
 SOME = torch.tensor([True, False, True, False])
 options("positive_rate", partial(ferero.rates.positive_rate, LOGITS), where=SOME)
-for rate in ("true_positive_rate", "false_positive_rate", "recall", "precision", "accuracy"):
+for rate in ("true_positive_rate", "false_positive_rate", "recall", "precision", "accuracy", "true_positives"):
     options(rate, partial(getattr(ferero.rates, rate), LOGITS, LABELS), where=SOME)
 for gap in ("demographic_parity", "equal_opportunity", "equalised_odds"):
     made = getattr(ferero.rates, gap)

@@ -39,7 +39,7 @@ from ferero.methods import (
     Tchebycheff,
 )
 from ferero.optimize import KKT, Payoff, Progress, Result, certify, minimize, payoff
-from ferero.preference import Preference, objectives, spread
+from ferero.preference import Preference, cosine, objectives, piecewise, ramp, spread
 from ferero.subprogram import Solution, solve_subprogram
 from ferero.training import Controller, Report, Steer, Stepped, Stepper, evaluate
 
@@ -77,12 +77,15 @@ __all__ = [
     "Tchebycheff",
     "Trained",
     "certify",
+    "cosine",
     "evaluate",
     "hypervolume",
     "minimize",
     "nondominated",
     "objectives",
     "payoff",
+    "piecewise",
+    "ramp",
     "rates",
     "ray_error",
     "relative_loss_profile",

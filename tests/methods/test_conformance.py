@@ -30,6 +30,19 @@ def constrained(ray: torch.Tensor) -> Preference:
     return Preference.ray(ray) & Preference.from_matrices(B_g=torch.eye(len(ray)), b_g=-torch.ones(len(ray)))
 
 
+def as_ratios(ray: torch.Tensor) -> Preference:
+    """No loss is more than 1.2 times its share of all of them."""
+    f = ferero.objectives(*(f"f{i + 1}" for i in range(len(ray))))
+    total = sum(f, start=0.1)
+    return Preference(f, [own / total <= 1.2 * float(share / ray.sum()) for own, share in zip(f, ray, strict=True)])
+
+
+def moving(ray: torch.Tensor) -> Preference:
+    """Bounds that tighten within three steps."""
+    f = ferero.objectives(*(f"f{i + 1}" for i in range(len(ray))))
+    return Preference(f, [own <= ferero.ramp(1.0, float(end), steps=3) for own, end in zip(f, ray, strict=True)])
+
+
 class Case(NamedTuple):
     method: Method[Any]
     wanted: Callable[[torch.Tensor], Preference]
@@ -43,6 +56,8 @@ CASES = {
     "FereroSA": Case(ferero.FereroSA(gamma=0.02), Preference.ray),
     "FereroSA simplex": Case(ferero.FereroSA(gamma=0.02, domain="simplex", bound=10.0), constrained),
     "FereroPI": Case(ferero.FereroPI(), constrained),
+    "FereroPI ratios": Case(ferero.FereroPI(), as_ratios),
+    "FereroPI moving": Case(ferero.FereroPI(), moving),
     "FereroQG": Case(ferero.FereroQG(), Preference.ray, 1e-5),
     "LinearScalarization": Case(ferero.LinearScalarization(), Preference.ray),
     "Tchebycheff": Case(ferero.Tchebycheff(), shifted),

@@ -32,6 +32,7 @@ def test_the_rates_are_those_of_scikit_learn(group):
         "false_positive_rate": (fp / (fp + tn), fp + tn),
         "precision": (metrics.precision_score(truth, said), tp + fp),
         "accuracy": (metrics.accuracy_score(truth, said), len(truth)),
+        "true_positives": (tp / len(truth), len(truth)),
     }
     for name, (value, count) in wanted.items():
         found = getattr(rates, name)(LOGITS, LABELS, where)
@@ -42,7 +43,7 @@ def test_the_rates_are_those_of_scikit_learn(group):
 
 
 def all_rates(logits, labels, where=None):
-    names = ("true_positive_rate", "false_positive_rate", "recall", "precision", "accuracy")
+    names = ("true_positive_rate", "false_positive_rate", "recall", "precision", "accuracy", "true_positives")
     yield rates.positive_rate(logits, where)
     yield from (getattr(rates, name)(logits, labels, where) for name in names)
 
@@ -184,3 +185,61 @@ def test_a_second_count_of_a_rate_is_refused():
     with pytest.raises(InputError, match="counts: expected none for 'positive_rate_1', which is a rate with a count"):
         steer({"loss": logits.mean(), **fair(logits, LABELS, GROUPS)}, counts={"positive_rate_1": 3})
     assert all(torch.equal(tensor, steer.state_dict()[name]) for name, tensor in before.items())
+
+
+# precision from small batches -----------------------------------------------------------------------------
+
+
+def batches(size, shares, count, seed=0):
+    """Batches of logits and labels, whose shares of ones take turns; half of the ones and a sixth of the zeros pass."""
+    draw = torch.Generator().manual_seed(seed)
+    for i in range(count):
+        labels = torch.rand(size, generator=draw) < shares[i % len(shares)]
+        yield torch.randn(size, generator=draw) + torch.where(labels, 0.0, -1.0), labels.float()
+
+
+def passing(share):
+    """The precision of `batches` in the long run."""
+    of_ones, of_zeros = 0.5, 0.5 * (1 - torch.erf(torch.tensor(0.5**0.5)).item())
+    return share * of_ones / (share * of_ones + (1 - share) * of_zeros)
+
+
+@pytest.mark.parametrize("size", [2, 4, 16])
+def test_the_mean_of_a_precision_is_not_biased_where_batches_are_alike(size):
+    found = [rates.precision(*batch) for batch in batches(size, [0.3], 6000)]
+    values = torch.stack([rate.value for rate in found if rate.count > 0])
+    assert size > 4 or len(values) < len(found)  # some batches have no positive decision, and wait
+    assert abs(values.mean().item() - passing(0.3)) < 3 * values.std().item() / len(values) ** 0.5
+
+
+@pytest.mark.parametrize("size", [4, 16])
+def test_where_batches_differ_the_ratio_of_two_shares_is_not_biased(size):
+    f = ferero.objectives("hits", "positives")
+    preference = ferero.Preference(f, [f.hits / f.positives >= passing(0.3)])
+    drawn = list(batches(size, [0.05, 0.55], 6000))
+    shares = [[rates.true_positives(*batch).value, rates.positive_rate(batch[0]).value] for batch in drawn]
+    rows = preference.values(torch.tensor(shares))[0]
+    assert abs(rows.mean().item()) < 3 * rows.std().item() / len(rows) ** 0.5
+    alone = [rates.precision(*batch) for batch in drawn]
+    values = torch.stack([rate.value for rate in alone if rate.count > 0])
+    assert values.mean().item() < passing(0.3) - 0.04
+    assert 5 * values.std().item() / len(values) ** 0.5 < 0.04
+
+
+def test_a_precision_is_held_from_small_batches_that_differ():
+    f = ferero.objectives("loss", "hits", "positives")
+    steer = ferero.Steer(ferero.Preference(f, [f.hits / f.positives >= 0.8], minimize=f.loss))
+    threshold = torch.tensor(0.0, requires_grad=True)
+    optimizer = torch.optim.SGD([threshold], lr=0.1)
+    for logits, labels in batches(16, [0.05, 0.55], 600):
+        said = logits - threshold
+        missed = (1 - torch.sigmoid(said)).mean()  # what it costs to say no
+        found = {"hits": rates.true_positives(said, labels), "positives": rates.positive_rate(said)}
+        optimizer.zero_grad()
+        steer({"loss": missed, **found}).backward()
+        optimizer.step()
+    logits, labels = (torch.cat(part) for part in zip(*batches(1000, [0.05, 0.55], 50, seed=1), strict=True))
+    found = rates.precision(logits - threshold.detach(), labels)
+    assert found.count > 1000
+    assert 0.77 < found.value < 0.86
+    assert rates.precision(logits, labels).value < 0.6

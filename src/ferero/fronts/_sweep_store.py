@@ -177,6 +177,7 @@ def _describe_one(p: Preference) -> dict[str, Any]:
     equalities = torch.cat([p.B_h, p.b_h[:, None]], dim=1)
     return {
         "text": str(p),
+        "levels": [str(constraint.schedule) for constraint in p.constraints if constraint.schedule is not None],
         "order": p.A.tolist(),
         "inequalities": torch.cat([p.B_g, p.b_g[:, None], p.margins[:, None]], dim=1).tolist(),
         "equalities": (equalities.T @ equalities).tolist(),  # does not depend on the basis of a ray's complement
@@ -190,7 +191,8 @@ def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
     if len(old["preferences"]) != len(new["preferences"]):
         return f"it is for {len(old['preferences'])} preferences, and these are {len(new['preferences'])}"
     for i, (was, now) in enumerate(zip(old["preferences"], new["preferences"], strict=True)):
-        if not all(_is_close(was[part], now[part]) for part in ("order", "inequalities", "equalities")):
+        is_close = all(_is_close(was[part], now[part]) for part in ("order", "inequalities", "equalities"))
+        if not is_close or was.get("levels", []) != now["levels"]:
             return f"its preferences[{i}] is {_line(was['text'])!r}, and this one is {_line(now['text'])!r}"
     return ""
 

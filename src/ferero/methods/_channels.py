@@ -6,7 +6,7 @@ The equalities are one block, since their rows are only a basis of it: nothing m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ class Channels:
         has_bound: 1 for these, (..., k + c).
         scale: What the absolute weights of the objective part sum to, (..., 1).
         orders: Rows of A that are no padding, (..., k).
+        moving: The coefficients of the inequalities, (..., m_g, m), where levels move with the steps; else None.
     """
 
     rows: Rows
@@ -51,6 +52,18 @@ class Channels:
     has_bound: Tensor
     scale: Tensor
     orders: Tensor
+    moving: Tensor | None = None
+
+    def at(self, arrived: Tensor) -> Channels:
+        """The channels with the levels of the present step; see `Rows.at`."""
+        if self.moving is None:
+            return self
+        rows = self.rows.at(arrived)
+        b_g, b_h = rows.b[..., : rows.m_g], rows.b[..., rows.m_g :]
+        equalities = None if self.equalities is None else replace(self.equalities, b=b_h)
+        channels_after = self.bound.shape[-1] - rows.k - rows.m_g
+        bound, has_bound = _bounds(self.moving, b_g, (rows.k, channels_after))
+        return replace(self, rows=rows, equalities=equalities, bound=bound, has_bound=has_bound)
 
     def arrived(self, seen: Tensor, present: Tensor | None, complete: Tensor) -> Tensor:
         """1 for rows of the order and channels with a new value, (..., k + c)."""
@@ -176,7 +189,7 @@ def channels_of(preference: Preference, device: torch.device, dtype: torch.dtype
     if not preference.members:
         ray, is_ray = ray[0], is_ray[0]
     scale = p.A.abs().sum(dim=(-2, -1)) / orders.sum(dim=-1)
-    bound, has_bound = _bounds(p)
+    bound, has_bound = _bounds(p.B_g, p.b_g, (p.A.shape[-2], p.m if p.m_h else 0))
     return Channels(
         rows,
         equalities,
@@ -188,14 +201,20 @@ def channels_of(preference: Preference, device: torch.device, dtype: torch.dtype
         has_bound,
         scale[..., None],
         orders,
+        None if rows.levels is None else p.B_g,
     )
 
 
-def _bounds(p: Preference) -> tuple[Tensor, Tensor]:
-    """What stands alone on its side of an inequality, as a unit: `Channels.bound` and `Channels.has_bound`."""
-    is_alone = ((p.B_g * p.b_g[..., None] <= 0).all(dim=-1) & (p.b_g != 0)).to(p.A.dtype)
-    around = p.A.shape[-2], p.m if p.m_h else 0  # rows of the order, and channels of losses
-    return pad(log_size(p.b_g) * is_alone, around), pad(is_alone, around)
+def _bounds(B_g: Tensor, b_g: Tensor, around: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """What stands alone on its side of an inequality, as a unit: `Channels.bound` and `Channels.has_bound`.
+
+    Args:
+        B_g: (..., m_g, m).
+        b_g: (..., m_g).
+        around: The numbers of rows of the order, and of channels of losses.
+    """
+    is_alone = ((B_g * b_g[..., None] <= 0).all(dim=-1) & (b_g != 0)).to(B_g.dtype)
+    return pad(log_size(b_g) * is_alone, around), pad(is_alone, around)
 
 
 def _multiplies(preference: Preference) -> bool:
@@ -212,7 +231,7 @@ def _ray(preference: Preference) -> Tensor | None:
     """The proportions that the equalities fix: their positive solution where they leave one direction, else None."""
     if preference.m_h < preference.m - 1 or preference.m_h == 0 or bool((preference.b_h != 0).any()):
         return None
-    if not _multiplies(preference):
+    if preference.moves or not _multiplies(preference):
         return None
     B = preference.B_h.double().cpu()
     B = B[(B != 0).any(dim=1)]

@@ -132,7 +132,8 @@ class FereroPI:
     the common factor. docs/steering.md derives the law from Algorithm 2 of the paper, by mirror ascent with realised
     slopes, says for which step sizes it is stable, and what of the paper's guarantees is left.
 
-    Cost: that of the weighted sum. Understands every preference. Choose it in training; for smooth deterministic
+    Cost: that of the weighted sum. Understands every preference, also levels that move: the bound of a step is that of
+    the number of updates before. Choose it in training; for smooth deterministic
     problems `Ferero` in `minimize` is faster and exact.
 
     Args:
@@ -160,6 +161,7 @@ class FereroPI:
 
     requires: ClassVar[frozenset[str]] = frozenset({"losses"})
     has_merit: ClassVar[bool] = False
+    follows_levels: ClassVar[bool] = True
 
     proportional: float = 5.0
     steady: float = 1.0
@@ -219,7 +221,7 @@ class FereroPI:
         losses, present = observation.losses.detach(), observation.present
         dtype = torch.float32 if losses.device.type == "mps" else torch.float64
         old = state.like(losses, dtype)
-        channels = channels_of(preference, losses.device, dtype)
+        channels = channels_of(preference, losses.device, dtype).at(old.arrived)
         values = losses.to(dtype).clamp(-math.exp(LOG_RANGE), math.exp(LOG_RANGE))
         latest = values if present is None else torch.where(present, values, old.latest)
         seen = old.seen + (1 if present is None else present)

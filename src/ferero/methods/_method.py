@@ -186,6 +186,11 @@ def check_understood(method: Any, preference: Preference) -> None:
             'with step="auto" and method=Ferero() search for; here use Tchebycheff() or SmoothTchebycheff() with the '
             "plain ray, or bounds on the losses."
         )
+    if preference.moves and not getattr(method, "follows_levels", False):
+        raise UnsupportedError(
+            f"method: {type(method).__name__} does not follow levels that move with the steps of training; use "
+            "FereroPI(), or preference.at(step) for the levels of one step."
+        )
     refusal = method.understands(preference)
     if refusal is not None:
         raise UnsupportedError(f"method: {refusal}")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
 from torch import Tensor
 
 from ferero.preference import Preference
+from ferero.preference._preference import levels_of
+from ferero.preference._schedule import LevelShifts
 
 __all__ = ["Rows", "Sparse", "rows_of"]
 
@@ -120,6 +122,7 @@ class Rows:
         is_real: Rows that are no padding of a stack, (..., r), bool.
         real: The same as numbers.
         margins: z of each row, 0 for equalities, (..., r); None where all are 0.
+        levels: How b moves with the steps; None where it stays.
     """
 
     A: Sparse
@@ -130,11 +133,22 @@ class Rows:
     is_real: Tensor
     real: Tensor
     margins: Tensor | None
+    levels: LevelShifts | None = None
 
     @property
     def count(self) -> int:
         """The number r of rows."""
         return self.b.shape[-1]
+
+    def at(self, arrived: Tensor) -> Rows:
+        """The rows with the levels of the present step; without a host sync.
+
+        Args:
+            arrived: The step at which each loss arrived last, (..., m): the largest is the number of steps before.
+        """
+        if self.levels is None:
+            return self
+        return replace(self, b=self.b + self.levels.shift(arrived.amax(dim=-1, keepdim=True)))
 
     def values(self, losses: Tensor) -> Tensor:
         """``B F + b``, (..., r): G, then H."""
@@ -167,6 +181,7 @@ def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) ->
         is_real,
         is_real.to(dtype),
         margins if bool((margins > 0).any()) else None,
+        levels_of(preference, b),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ferero._arrays import Array, ArrayLike, Mask
@@ -27,6 +28,8 @@ from ferero.optimize._scale import (
 )
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
+from ferero.preference._preference import check_steady
+from ferero.preference._rewriting import are_valid
 from ferero.subprogram import Program, solve_exact
 
 __all__ = ["KKT", "certify", "check_count", "check_single", "kkt_of", "no_certificate"]
@@ -140,6 +143,9 @@ def certify(
     if not inside:
         assert own is not None
         found = replace(found, feasibility=max(found.feasibility, float(np.abs(own.clip(points) - points).max())))
+    valid = are_valid(preference, torch.from_numpy(losses[0][: preference.m]))
+    if valid is not None and not bool(valid):  # a ratio whose denominator is negative
+        found = replace(found, feasibility=np.inf)
     return in_units_of_x(found, scale)
 
 
@@ -170,6 +176,7 @@ def check_single(preference: Preference) -> None:
         raise InputError(f"preference: {no_preference(preference)}.")
     if preference.members:
         raise InputError("preference: expected a single one, found a stack; use ferero.trace for several.")
+    check_steady(preference, "a problem without training")
 
 
 def check_count(preference: Preference, found: int) -> None:

@@ -40,6 +40,7 @@ from ferero.optimize._runs import reaches_of
 from ferero.optimize._trust_region import Search, descend
 from ferero.preference import Preference
 from ferero.preference._preference import shifted
+from ferero.preference._rewriting import invalid_rows
 
 __all__ = ["minimize", "minimize_many"]
 
@@ -437,6 +438,9 @@ def _result(
         message = f"time_limit was reached at {kkt}. Raise time_limit, or continue from r.x."
     if outcome.status == "settled":
         message = f"the method has no step left to take: it has arrived where it leads to. {message}"
+    invalid = invalid_rows(conditions.preference, torch.from_numpy(outcome.losses[: conditions.m]))
+    if invalid and status == "converged":
+        status, message = "unattainable", " ".join(invalid.values())
     x = evaluator.restore(outcome.point)
     return Result(
         x=x,

@@ -13,8 +13,8 @@ from torch import Tensor
 from ferero._arrays import ArrayLike, check_finite, to_float64
 from ferero.errors import InputError, UnknownNameError
 from ferero.geometry import Cone
-from ferero.preference._consistency import check_consistent
-from ferero.preference._expression import Constraint, Expression, LinearForm, Relation, entries
+from ferero.preference._consistency import check_levels
+from ferero.preference._expression import Constraint, Expression, LinearForm, Relation, Rewritten, entries
 from ferero.preference._line import Line
 from ferero.preference._objectives import Objectives, did_you_mean
 
@@ -61,7 +61,8 @@ def assemble(
     names = objectives.names
     _check_distinct(constraints)
     parts = [part for constraint in constraints for part in constraint.parts]
-    _check_names(names, [*(part.left for part in parts), *(part.right for part in parts), *minimized])
+    positive = [form for part in parts if part.rewriting is not None for form in part.rewriting.positive]
+    _check_names(names, [*(part.left for part in parts), *(part.right for part in parts), *positive, *minimized])
     inequalities = [part for part in parts if not part.is_equality]
     equalities = [part for part in parts if part.is_equality]
     return {
@@ -74,7 +75,7 @@ def assemble(
         "margins": torch.tensor([part.margin for part in inequalities], dtype=torch.float64),
         "labels_g": tuple(part.titled for part in inequalities),
         "labels_h": tuple(part.titled for part in equalities),
-        "notes": line.notes if line is not None else check_consistent(parts),
+        "notes": line.notes if line is not None else check_levels(parts),
         "_ray": line and line.direction,
         "through": line and line.through,
         "at_most": None,
@@ -130,6 +131,12 @@ def read_minimized(minimize: Expression | Iterable[Expression] | None) -> tuple[
     if not expressions:
         raise InputError("minimize: expected an expression, found none; leave it out to minimise every loss")
     for item in expressions:
+        if isinstance(item, Rewritten):
+            raise InputError(
+                f"minimize: expected a linear expression such as f.a + f.b, found '{item}', which is linear only where "
+                f"it is compared with a number; bound it, '{item} <= c', and minimise another expression, or make it a "
+                "loss of its own and name it"
+            )
         if not isinstance(item, Expression):
             hint = f"; write f.{item}" if isinstance(item, str) and item.isidentifier() else ""
             raise InputError(

@@ -20,7 +20,7 @@ from ferero.preference import _farkas as farkas
 from ferero.preference._expression import Constraint
 from ferero.preference._farkas import TOLERANCE, Clash, System
 
-__all__ = ["check_consistent"]
+__all__ = ["check_consistent", "check_levels"]
 
 
 def check_consistent(constraints: Sequence[Constraint]) -> tuple[str, ...]:
@@ -51,6 +51,26 @@ def check_consistent(constraints: Sequence[Constraint]) -> tuple[str, ...]:
     unmet = [component.unmet() for component in components]
     notes += [f"no non-negative losses can meet {_listed(stated, clash)}" for clash in _largest_first(unmet)]
     return tuple(notes)
+
+
+def check_levels(constraints: Sequence[Constraint]) -> tuple[str, ...]:
+    """`check_consistent` at every step at which a level begins or ends to move; notes that hold at all of them.
+
+    Between two such steps levels that move evenly have an answer wherever they have one at both.
+
+    Raises:
+        ContradictionError: naming the step, and constraints that no losses satisfy together there.
+    """
+    steps = sorted({step for c in constraints if c.schedule is not None for step in c.schedule.knots})
+    if not steps:
+        return check_consistent(constraints)
+    found = []
+    for step in steps:
+        try:
+            found.append(check_consistent([constraint.at(step) for constraint in constraints]))
+        except ContradictionError as error:
+            raise ContradictionError(f"at step {step} of training: {error}") from None
+    return tuple(note for note in found[-1] if all(note in notes for notes in found))
 
 
 def _check_constant(constraint: Constraint) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from ferero.errors import InputError
+from ferero.preference._schedule import MovingLevel
 
 __all__ = [
     "AbsExpression",
@@ -22,8 +24,11 @@ __all__ = [
     "LinearForm",
     "Operand",
     "Relation",
+    "Rewriting",
+    "Rewritten",
     "compare",
     "entries",
+    "form_of",
     "number_text",
     "with_margins",
 ]
@@ -97,7 +102,23 @@ def _term_text(name: str, coefficient: float) -> str:
 Relation = Literal["<=", ">=", "=="]
 _NAME = re.compile(r"[\w./-]+")
 _OTHER = re.compile(r"[^\w./-]+")
-_SPELLED = {" <= ": " le ", " >= ": " ge ", " == ": " eq ", " + ": " plus ", " - ": " minus "}
+_SPELLED = {" <= ": " le ", " >= ": " ge ", " == ": " eq ", " + ": " plus ", " - ": " minus ", " / ": " over "}
+
+
+@dataclass(frozen=True)
+class Rewriting:
+    """What the row of a constraint that was not written as a linear one, a ratio or a logarithm, stands for.
+
+    Args:
+        unit: the row divided by this is in the units of what was written: for ``a / b <= c``, a row ``a - c b``, it is
+            b.
+        positive: what must not be negative for the row to mean what was written.
+        parts: the constraints of one row each, for an `abs()`.
+    """
+
+    unit: LinearForm
+    positive: tuple[LinearForm, ...]
+    parts: tuple[Constraint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,6 +136,8 @@ class Constraint:
         label: a sentence to print in place of the formula, for rows that nobody wrote (those of a ray).
         margin: how many estimated standard errors of its value noisy training keeps away from the bound.
         name: what reports and metrics call it; None for the formula.
+        rewriting: for a ratio or logarithms, what its linear row stands for.
+        schedule: for a level that moves with the steps of training; `right` is then its end.
 
     Raises:
         InputError: for an `abs()` with another relation than `<=` or with a negative bound, or a name of other
@@ -134,6 +157,8 @@ class Constraint:
     label: str | None = None
     margin: float = 0.0
     name: str | None = None
+    rewriting: Rewriting | None = None
+    schedule: MovingLevel | None = None
 
     def __post_init__(self) -> None:
         if self.name is not None and not _NAME.fullmatch(str(self.name)):
@@ -143,9 +168,10 @@ class Constraint:
                 f"abs(...) takes only '<=': 'abs({self.left}) {self.relation} {self.right}' is not a convex "
                 f"region; write 'abs({self.left}) <= c', or '{self.left} == c' for one value"
             )
-        if self.absolute and not self.right.terms and self.right.constant < 0:
+        lowest = self.right.constant if self.schedule is None else min(self.schedule.levels)
+        if self.absolute and not self.right.terms and lowest < 0:
             raise InputError(
-                f"abs(...) <= c needs c >= 0: 'abs({self.left}) <= {self.right}' can never hold; "
+                f"abs(...) <= c needs c >= 0: 'abs({self.left}) <= {self._right_text}' can never hold; "
                 f"raise the bound above zero"
             )
 
@@ -160,14 +186,25 @@ class Constraint:
         if not self.absolute:
             return (self,)
         names = (None, None) if self.name is None else (f"{self.name}/upper", f"{self.name}/lower")
-        upper = Constraint(self.left, "<=", self.right, margin=self.margin, name=names[0])
-        return upper, Constraint(self.left, ">=", self.right.times(-1.0), margin=self.margin, name=names[1])
+        if self.rewriting is not None:
+            both = zip(self.rewriting.parts, names, strict=True)
+            return tuple(replace(part, margin=self.margin, name=name) for part, name in both)
+        moving = self.schedule
+        upper = Constraint(self.left, "<=", self.right, margin=self.margin, name=names[0], schedule=moving)
+        lower = Constraint(self.left, ">=", self.right.times(-1.0), margin=self.margin, name=names[1])
+        return upper, lower if moving is None else replace(lower, schedule=moving.times(-1.0))
 
     @cached_property
     def form(self) -> LinearForm:
         """Left minus right, negated for `>=`, of a constraint of one row."""
         difference = self.left.plus(self.right, -1.0)
         return difference.times(-1.0) if self.relation == ">=" else difference
+
+    def at(self, step: int) -> Constraint:
+        """The constraint with the level that a schedule has at a step of training; itself where none moves."""
+        if self.schedule is None:
+            return self
+        return replace(self, right=LinearForm(constant=self.schedule.at(step)), schedule=None)
 
     def with_margin(self, z: float) -> Constraint:
         """The inequality with a margin of `z` standard errors, in place of any it had; its sides stay as they are.
@@ -215,7 +252,11 @@ class Constraint:
         if self.label is not None:
             return self.label
         left = f"abs({self.left})" if self.absolute else str(self.left)
-        return f"{left} {self.relation} {self.right}"
+        return f"{left} {self.relation} {self._right_text}"
+
+    @property
+    def _right_text(self) -> str:
+        return str(self.right if self.schedule is None else self.schedule)
 
     @property
     def titled(self) -> str:
@@ -300,7 +341,8 @@ class Expression:
     """A linear expression in named objectives: `+ - * /` with numbers, `+ -` with expressions.
 
     `<=`, `>=` and `==` with a number or an expression make a `Constraint`; `abs(expression) <= c` makes one
-    of two rows.
+    of two rows. A quotient of two expressions and a difference of two logarithms can be compared with a number, which
+    is linear again; a level may be a schedule, such as `ferero.ramp(1.0, 0.2, steps=5000)`.
 
     Args:
         form: the linear form behind it.
@@ -325,15 +367,19 @@ class Expression:
     __hash__ = None  # type: ignore[assignment]  # `==` makes a constraint
 
     def __add__(self, other: Operand) -> Expression:
-        return Expression(self.form.plus(_form(other, "+")))
+        if isinstance(other, Rewritten):
+            return NotImplemented
+        return Expression(self.form.plus(form_of(other, "+")))
 
     __radd__ = __add__
 
     def __sub__(self, other: Operand) -> Expression:
-        return Expression(self.form.plus(_form(other, "-"), -1.0))
+        if isinstance(other, Rewritten):
+            return NotImplemented
+        return Expression(self.form.plus(form_of(other, "-"), -1.0))
 
     def __rsub__(self, other: Operand) -> Expression:
-        return Expression(_form(other, "-").plus(self.form, -1.0))
+        return Expression(form_of(other, "-").plus(self.form, -1.0))
 
     def __neg__(self) -> Expression:
         return Expression(self.form.times(-1.0))
@@ -342,7 +388,9 @@ class Expression:
         return self
 
     def __mul__(self, other: Operand) -> Expression:
-        right = _form(other, "*")
+        if isinstance(other, Rewritten):
+            return NotImplemented
+        right = form_of(other, "*")
         if self.form.terms and right.terms:
             raise InputError(
                 f"*: the product of '{self}' and '{right}' is not linear; expressions are linear in the "
@@ -360,19 +408,36 @@ class Expression:
             f"the power a loss of its own and name it"
         )
 
-    def __truediv__(self, other: Operand) -> Expression:
-        right = _form(other, "/")
+    def __truediv__(self, other: Operand) -> Any:
+        if isinstance(other, Rewritten):
+            return NotImplemented
+        right = form_of(other, "/")
         if right.terms:
-            raise InputError(
-                f"/: dividing by the expression '{right}' is not linear; multiply both sides by it, or make "
-                f"the quotient a loss of its own and name it"
-            )
+            from ferero.preference._ratio import Ratio  # which is made of expressions
+
+            return Ratio(self.form, right)
         if right.constant == 0:
             raise InputError(f"/: '{self}' is divided by zero")
         return Expression(LinearForm(*_divided(self.form, right.constant)))
 
-    def __rtruediv__(self, other: Operand) -> Expression:
-        return Expression(_form(other, "/")) / self
+    def __rtruediv__(self, other: Operand) -> Any:
+        return Expression(form_of(other, "/")) / self
+
+    def log(self) -> Any:
+        """The natural logarithm, of which differences can be compared: `f.a.log() - f.b.log() <= 0.3`.
+
+        Raises:
+            InputError: for the logarithm of a number that is not positive.
+
+        Example:
+            >>> import ferero
+            >>> f = ferero.objectives("a", "b")
+            >>> print(f.a.log() - f.b.log() <= 0.3)
+            log(a) - log(b) <= 0.3
+        """
+        from ferero.preference._logarithm import log_of  # which is made of expressions
+
+        return log_of(self)
 
     def __abs__(self) -> AbsExpression:
         return AbsExpression(self.form)
@@ -438,6 +503,52 @@ class AbsExpression:
         return f"abs({self.form})"
 
 
+class Rewritten(ABC):
+    """What is not linear, but becomes so when it is compared: a ratio, or a difference of logarithms."""
+
+    __array_ufunc__ = None
+    __hash__ = None  # type: ignore[assignment]  # `==` makes a constraint
+
+    @abstractmethod
+    def against(self, relation: Relation, other: Any) -> Constraint:
+        """The constraint `self relation other`.
+
+        Raises:
+            InputError: where that is not linear.
+        """
+
+    @abstractmethod
+    def _refuse(self, operator: str, other: object = None) -> NoReturn:
+        """Say why an operation cannot be made linear, and what to write instead."""
+
+    def __le__(self, other: Any) -> Constraint:
+        return compare(self, "<=", other)
+
+    def __ge__(self, other: Any) -> Constraint:
+        return compare(self, ">=", other)
+
+    def __eq__(self, other: Any) -> Constraint:  # type: ignore[override]
+        return compare(self, "==", other)
+
+    def __ne__(self, other: object) -> NoReturn:
+        raise InputError(f"'{self} != ...' is no constraint; write '<=', '>=' or '=='")
+
+    def __lt__(self, other: object) -> NoReturn:
+        raise InputError(_not_strict(self, "<"))
+
+    def __gt__(self, other: object) -> NoReturn:
+        raise InputError(_not_strict(self, ">"))
+
+    def __bool__(self) -> NoReturn:
+        raise InputError(f"the expression '{self}' is neither true nor false; compare it, '{self} <= c'")
+
+    def __pow__(self, other: object) -> NoReturn:
+        self._refuse("**", other)
+
+    def __rtruediv__(self, other: object) -> NoReturn:
+        self._refuse("/", other)
+
+
 Operand: TypeAlias = "Expression | Real | float | np.generic | torch.Tensor"
 _FLIPPED: dict[Relation, Relation] = {"<=": ">=", ">=": "<=", "==": "=="}
 
@@ -448,19 +559,29 @@ def compare(left: Any, relation: Relation, right: Any) -> Constraint:
     Raises:
         InputError: when a side is no expression and no finite number, or when `abs()` is misused.
     """
-    if isinstance(right, AbsExpression):
+    if isinstance(right, AbsExpression | Rewritten) and not isinstance(left, Rewritten):
         if isinstance(left, AbsExpression):
             raise InputError(f"'{left} {relation} {right}': abs() on both sides; bound each alone")
         return compare(right, _FLIPPED[relation], left)
+    if isinstance(left, Rewritten):
+        return left.against(relation, right)
+    if isinstance(left, MovingLevel):
+        form_of(right, relation)  # refuses another one
+        return compare(right, _FLIPPED[relation], left)
     absolute = isinstance(left, AbsExpression)
-    return Constraint(left.form if absolute else _form(left, relation), relation, _form(right, relation), absolute)
+    form = left.form if absolute else form_of(left, relation)
+    if isinstance(right, MovingLevel):
+        return Constraint(form, relation, LinearForm(constant=right.end), absolute, schedule=right)
+    return Constraint(form, relation, form_of(right, relation), absolute)
 
 
-def _form(value: Any, operator: str) -> LinearForm:
+def form_of(value: Any, operator: str) -> LinearForm:
     """The linear form of an operand: an expression, or a finite number of any library."""
     if isinstance(value, Expression):
         return value.form
     if isinstance(value, AbsExpression):
+        value._refuse()
+    if isinstance(value, MovingLevel):
         value._refuse()
     is_numeric = isinstance(value, Real | np.generic | np.ndarray | torch.Tensor)
     if not is_numeric or isinstance(value, bool | np.bool_) or getattr(value, "ndim", 0) != 0:
@@ -482,5 +603,5 @@ def _divided(form: LinearForm, divisor: float) -> tuple[tuple[tuple[str, float],
     return tuple((name, c / divisor) for name, c in form.terms), form.constant / divisor
 
 
-def _not_strict(left: Expression, sign: str) -> str:
+def _not_strict(left: Expression | Rewritten, sign: str) -> str:
     return f"'{left} {sign} ...': no strict inequalities; write '{sign}='; for max and min, bounds on both"

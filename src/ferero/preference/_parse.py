@@ -9,7 +9,9 @@ The grammar::
     vector      :=  number+  |  "(" number ("," number)* ")"
     sum         :=  product (("+" | "-") product)*
     product     :=  factor (("*" | "/") factor)*
-    factor      :=  ("+" | "-")* (number | name | "(" sum ")" | "abs" "(" sum ")")
+    factor      :=  ("+" | "-")* (number | name | "(" sum ")" | ("abs" | "log") "(" sum ")" | level)
+    level       :=  ("ramp" | "cosine") "(" number "," number "," "steps" "=" number ["," "after" "=" number] ")"
+                 |  "piecewise" "(" number ("," "(" number "," number ")")+ ")"
 """
 
 from __future__ import annotations
@@ -22,8 +24,17 @@ from functools import partial
 from typing import Any, NoReturn, cast
 
 from ferero.errors import FereroError, InputError, UnknownNameError
-from ferero.preference._expression import AbsExpression, Constraint, Expression, LinearForm, Relation, compare
+from ferero.preference._expression import (
+    AbsExpression,
+    Constraint,
+    Expression,
+    LinearForm,
+    Relation,
+    Rewritten,
+    compare,
+)
 from ferero.preference._objectives import Objectives, as_objectives, did_you_mean
+from ferero.preference._schedule import MovingLevel, cosine, piecewise, ramp
 
 __all__ = ["ParsedText", "parse_text"]
 
@@ -42,6 +53,16 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "/": operator.truediv,
 }
+
+
+def _log(value: Any) -> Any:
+    if not hasattr(value, "log"):
+        raise InputError(f"log: expected a linear expression, found '{value}'; move the log inside")
+    return value.log()
+
+
+_FUNCTIONS: dict[str, Callable[[Any], Any]] = {"abs": abs, "log": _log}
+_BETWEEN: dict[str, Callable[..., MovingLevel]] = {"ramp": ramp, "cosine": cosine}
 
 
 @dataclass
@@ -209,12 +230,14 @@ class _Parser:
                 return
             self._add_minimized(expression)
 
-    def _add_minimized(self, expression: Expression | AbsExpression) -> None:
-        if isinstance(expression, AbsExpression):
+    def _add_minimized(self, expression: Any) -> None:
+        if isinstance(expression, MovingLevel):
+            self._fail(f"'{expression}' cannot be minimised: it is a level; compare an expression with it")
+        if isinstance(expression, AbsExpression | Rewritten):
             self._fail(f"'{expression}' cannot be minimised: it is not linear; bound it, '{expression} <= c'")
         self.parsed.minimize.append(expression)
 
-    def _constraint(self, left: Expression | AbsExpression) -> None:
+    def _constraint(self, left: Any) -> None:
         token = self.token
         if token.kind != "relation":
             hint = "" if token.kind in {"separator", "end"} else ", or an operator"
@@ -289,15 +312,53 @@ class _Parser:
     def _atom(self) -> Any:
         if self.token.kind == "number":
             return self._at(self.token, lambda: Expression(LinearForm()) + float(self._take().text))
-        if self.token.text == "abs" and self.following.text == "(":
+        if self.token.text in _FUNCTIONS and self.following.text == "(":
             place = self._take()
             inside = self._group()
-            return self._at(place, lambda: abs(inside))
+            return self._at(place, lambda: _FUNCTIONS[place.text](inside))
+        if self.token.text in {*_BETWEEN, "piecewise"} and self.following.text == "(":
+            return self._level()
         if self.token.kind == "name":
             return self._name()
         if self.token.text == "(":
             return self._group()
         return self._fail(f"expected a number, a name or '('{self._found()}")
+
+    def _level(self) -> Any:
+        """A level that moves, as schedules print themselves."""
+        place = self._take()
+        self._expect("(")
+        start = self._number()
+        if place.text == "piecewise":
+            jumps = []
+            while self.token.text == ",":
+                self._take()
+                jumps.append(self._jump())
+            self._expect(")")
+            return self._at(place, lambda: piecewise(start, *jumps))
+        self._expect(",")
+        end = self._number()
+        options = {}
+        while self.token.text == ",":
+            self._take()
+            name = self.token.text
+            if name not in {"steps", "after"} or name in options:
+                self._fail(f"expected 'steps=' or 'after=', each once{self._found()}")
+            self._take()
+            self._expect("=")
+            options[name] = self._number()
+        self._expect(")")
+        if "steps" not in options:
+            _fail_at(self.text, place.start, f"{place.text}: expected steps=..., found none; say how many it takes")
+        return self._at(place, lambda: _BETWEEN[place.text](start, end, **options))
+
+    def _jump(self) -> tuple[float, float]:
+        self._expect("(")
+        step = self._number()
+        self._expect(",")
+        level = self._number()
+        self._expect(")")
+        return step, level
 
     def _group(self) -> Any:
         self._expect("(")

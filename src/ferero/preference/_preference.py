@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ferero._arrays import ArrayLike, to_float64
-from ferero.errors import InputError
+from ferero.errors import InputError, UnsupportedError
 from ferero.geometry import Cone
 from ferero.preference._assembly import (
     as_losses,
@@ -31,9 +31,11 @@ from ferero.preference._expression import Constraint, Expression, LinearForm, wi
 from ferero.preference._line import Line, unit_vector, vector_text
 from ferero.preference._objectives import Objectives, as_objectives
 from ferero.preference._parse import parse_text
+from ferero.preference._rewriting import are_valid
+from ferero.preference._schedule import LevelShifts
 from ferero.preference._stack import measured_of, stack_fields
 
-__all__ = ["Preference", "shifted"]
+__all__ = ["Preference", "check_steady", "levels_of", "shifted"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -91,7 +93,8 @@ class Preference:
             where none was given: in training `Steer` constrains `G + z * standard error <= 0`. Deterministic `minimize`
             has no noise, so a margin changes nothing there, nor in `values`, `violation` or `is_satisfied`.
         B_h: equalities (m_h, m).
-        b_h: their constants (m_h,).
+        b_h: their constants (m_h,). Where a level moves with the steps of training, b_g and b_h have its end, and `at`
+            gives those of a step.
         labels_g: the inequalities in words, behind their names, without margins, one a row; empty for a stack, whose
             members have their own.
         labels_h: the equalities in words.
@@ -371,8 +374,13 @@ class Preference:
         return torch.cat([G.clamp(min=0), H.abs()], dim=-1)
 
     def is_satisfied(self, losses: ArrayLike, atol: float = 1e-6) -> Tensor:
-        """Whether the largest violation is at most `atol`: booleans (...) for losses (..., m)."""
-        return (self.violation(losses) <= atol).all(dim=-1)
+        """Whether the largest violation is at most `atol`: booleans (...) for losses (..., m).
+
+        A ratio whose denominator is negative is not satisfied, nor is the logarithm of a negative number.
+        """
+        is_met = (self.violation(losses) <= atol).all(dim=-1)
+        valid = are_valid(self, self._read_losses(losses))
+        return is_met if valid is None else is_met & valid
 
     def _read_losses(self, losses: ArrayLike) -> Tensor:
         F = as_losses(losses, self.m)
@@ -422,6 +430,43 @@ class Preference:
         if self._ray is not None:
             fields |= {"_ray": self._ray, "through": self.through, "notes": self.notes}
         return self._of(**{**fields, **self._order}).to(self.A.device, self.A.dtype)
+
+    @property
+    def moves(self) -> bool:
+        """Whether a level moves with the steps of training, as in ``f.a <= ferero.ramp(1.0, 0.2, steps=5000)``."""
+        return any(c.schedule is not None for member in self.members or (self,) for c in member.constraints)
+
+    def at(self, step: int) -> Preference:
+        """The preference with the levels of one step of training; itself where none moves.
+
+        Args:
+            step: how many steps the optimizer has taken.
+
+        Raises:
+            InputError: for a step that is no whole number of at least 0.
+
+        Example:
+            >>> p = Preference.parse("minimize b; a <= ramp(1, 0.2, steps=5000)", names=["a", "b"])
+            >>> print(p.at(2500))
+            minimize b
+            subject to a <= 0.6
+        """
+        if not self.moves:
+            return self
+        if self.members:
+            return self.stack(member.at(step) for member in self.members)
+        constraints = tuple(constraint.at(step) for constraint in self.constraints)
+        parts = [part for constraint in constraints for part in constraint.parts]
+        inequalities = [part for part in parts if not part.is_equality]
+        equalities = [part for part in parts if part.is_equality]
+        fields: dict[str, Any] = {
+            "constraints": constraints,
+            "b_g": self.b_g.new_tensor([part.form.constant for part in inequalities]),
+            "b_h": self.b_h.new_tensor([part.form.constant for part in equalities]),
+            "labels_g": tuple(part.titled for part in inequalities),
+            "labels_h": tuple(part.titled for part in equalities),
+        }
+        return self._of(**{**vars(self), **fields})
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Preference:
         """The same preference with all its tensors, and those of its members, on a device and in a dtype.
@@ -572,6 +617,22 @@ class Preference:
             raise InputError(f"{what}: expected a stack, found a single preference; write Preference.stack([p])")
 
 
+def check_steady(preference: Preference, what: str) -> None:
+    """Refuse a level that moves where there are no steps of training.
+
+    Raises:
+        UnsupportedError: naming the constraint, and its last level.
+    """
+    for member in preference.members or (preference,):
+        for constraint in member.constraints:
+            if constraint.schedule is not None:
+                raise UnsupportedError(
+                    f"preference: '{constraint.text}' moves with the steps of training, found in {what}, which has "
+                    f"none; write its last level, '{constraint.at(constraint.schedule.knots[-1]).text}', or pass "
+                    "preference.at(step)."
+                )
+
+
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun.removesuffix('y')}ies"
 
@@ -606,6 +667,30 @@ def _joint_ceiling(one: Preference, other: Preference) -> dict[str, Any]:
     if rest.minimized or rest.cone is not None or rest.ray is not None:
         raise InputError("&: expected constraints beside a ray with at_most=True, found another order or a line")
     return {"at_most": ceiling.at_most, "through": ceiling.through}
+
+
+def levels_of(preference: Preference, b: Tensor) -> LevelShifts | None:
+    """How the constants move with the steps, inequalities first; None where none does.
+
+    Args:
+        preference: single or a stack.
+        b: ``[b_g; b_h]``, (..., r), for its device and dtype.
+    """
+    if not preference.moves:
+        return None
+    rows = [_level_rows(member, preference.m_g, preference.m_h) for member in preference.members or (preference,)]
+    schedules = [[None if part is None else part.schedule for part in row] for row in rows]
+    slopes = [[1.0 if part is not None and part.relation == ">=" else -1.0 for part in row] for row in rows]
+    return LevelShifts(schedules, slopes, b)
+
+
+def _level_rows(member: Preference, m_g: int, m_h: int) -> list[Constraint | None]:
+    """The constraints of one row each, inequalities first, None for the padding of a stack."""
+    parts = [part for constraint in member.constraints for part in constraint.parts]
+    sides: list[list[Constraint | None]] = [[], []]
+    for part in parts:
+        sides[part.is_equality].append(part)
+    return [*sides[0], *[None] * (m_g - len(sides[0])), *sides[1], *[None] * (m_h - len(sides[1]))]
 
 
 def shifted(preference: Preference, lower: Tensor) -> Preference:

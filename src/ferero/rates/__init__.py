@@ -9,6 +9,7 @@ from ferero.rates._rate import (
     precision,
     recall,
     true_positive_rate,
+    true_positives,
 )
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "precision",
     "recall",
     "true_positive_rate",
+    "true_positives",
 ]

@@ -147,6 +147,11 @@ def precision(logits: Tensor, labels: Tensor, where: Tensor | None = None) -> Ra
 
     The surrogate is the ratio of expected numbers, ``sum(p y) / sum(p)`` with p the probability of a positive decision.
 
+    In a batch without a positive decision it is missing, and its constraints wait. The mean over batches is the
+    precision where every batch is drawn from the same data, however small. Where batches differ (sorted, or of one
+    source each), those with few positive decisions count too much: take the ratio of two shares instead, whose linear
+    row is not biased, ``f.hits / f.positives >= 0.9`` with `true_positives` and `positive_rate`.
+
     Args:
         logits: (n,).
         labels: 0 or 1, (n,).
@@ -161,6 +166,29 @@ def precision(logits: Tensor, labels: Tensor, where: Tensor | None = None) -> Ra
     likely = chances * members
     tiny = torch.finfo(likely.dtype).tiny
     return Rate(exact.value, (likely * is_one).sum() / likely.sum().clamp(min=tiny), exact.count)
+
+
+def true_positives(logits: Tensor, labels: Tensor, where: Tensor | None = None) -> Rate:
+    """The share of examples that are labelled 1 and decided so, of all of them: the numerator of a precision or an F1.
+
+    Args:
+        logits: (n,).
+        labels: 0 or 1, (n,).
+        where: Whom it is about, (n,), bool; None for all.
+
+    Raises:
+        InputError: Other shapes or types.
+
+    Example:
+        >>> import ferero
+        >>> f = ferero.objectives("loss", "hits", "positives")
+        >>> print(ferero.Preference(f, [f.hits / f.positives >= 0.9], minimize=f.loss))
+        minimize loss
+        subject to hits / positives >= 0.9
+    """
+    decisions, chances, members = _read(logits, where)
+    is_one = _read_labels(labels, logits)
+    return _share(decisions & is_one, chances * is_one, members)
 
 
 def _share(decisions: Tensor, chances: Tensor, members: Tensor) -> Rate:

@@ -16,6 +16,7 @@ from torch import Tensor
 from ferero._arrays import Array, ArrayLike, check_finite, to_float64
 from ferero.errors import InputError, NonFiniteError, UnsupportedError
 from ferero.preference import Preference
+from ferero.preference._preference import check_steady
 from ferero.subprogram._batched import solve_programs
 from ferero.subprogram._consistency import is_doubtful, is_inconsistent
 from ferero.subprogram._exact import solve_exact
@@ -270,6 +271,7 @@ def _rows_of(preference: Preference) -> _HostRows:
     """Cached for as long as the preference lives."""
     rows = _rows_of_known.get(preference)
     if rows is None:
+        check_steady(preference, "solve_subprogram")
         matrix, offsets, sizes = augmented_rows(preference)
         rows = _rows_of_known[preference] = _HostRows(matrix.numpy(), offsets.numpy(), sizes)
     return rows

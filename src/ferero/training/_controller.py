@@ -184,6 +184,11 @@ class Controller(nn.Module):
         record: Record = self._load("record", Record)
         return record
 
+    @property
+    def steps(self) -> int:
+        """Steps taken so far, from which levels that move are counted; of a stack, the most of a model."""
+        return int(self.record.arrived.max())
+
     @overload
     def step(self, values: Mapping[str, Any]) -> dict[str, float]: ...
 
@@ -329,7 +334,8 @@ class Controller(nn.Module):
     @property
     def violation(self) -> Tensor:
         """``[G]_+`` then ``|H|`` of today's losses, (..., m_g + m_h)."""
-        return self.preference.violation(self.losses)
+        today = self.preference.at(self.steps) if self.preference.moves else self.preference
+        return today.violation(self.losses)
 
     def report(self) -> Report:
         """Whether every constraint is met, and what stands in the way where it is not; of a single model.

@@ -81,10 +81,13 @@ def traits_of(preference: Preference, method: Method[Any], every: int, on_nonfin
     Numbers are written to nine digits, so rounding does not count as a difference. Addresses of objects are left out.
     """
     p = preference
+    moving = [constraint for constraint in p.constraints if constraint.schedule is not None]
     return {
         "other losses": f"{p.names} {p.measured}",
         "another order": _text(p.A),
-        "other constraints": " ".join(_text(rows) for rows in (p.B_g, p.b_g, p.margins, p.B_h, p.b_h)),
+        "other constraints": " ".join(
+            [*(_text(rows) for rows in (p.B_g, p.b_g, p.margins, p.B_h, p.b_h)), *(str(c.schedule) for c in moving)]
+        ),
         "another method": re.sub(r" at 0x[0-9a-fA-F]+", "", f"{type(method).__qualname__} {method!r}"),
         "another every": str(every),
         "another on_nonfinite": on_nonfinite,

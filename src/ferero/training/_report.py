@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from ferero.methods._method import Diagnosing, Diagnosis, Method
-from ferero.methods._rows import Rows, rows_of
+from ferero.methods._rows import rows_of
 from ferero.preference import Preference
+from ferero.preference._rewriting import invalid_rows, is_rewritten, row_units
 from ferero.training._record import MEMORY, Record, batch_noise, standard_error, swing
 
 Status = Literal["met", "met_within_noise", "not_met", "saturated", "oscillating"]
@@ -42,9 +43,10 @@ class ConstraintReport:
     """One row of the preference.
 
     Attributes:
-        label: The constraint as it was written, behind its name.
+        label: The constraint as it was written, behind its name; with today's level, where it moves.
         value: Left minus right, averaged over about 100 steps: met if <= 0, or == 0. Where the last values have left
-            that average by more than their noise, their level.
+            that average by more than their noise, their level. Of a ratio, and of logarithms to first order, in the
+            units of what was written: the value of the linear row over today's denominator.
         standard_error: Of that value as a figure for the present: its noise, and how far the model has moved since.
         allowed: What it may be off by: a hundredth of the bound, or of the largest term where the bound is 0.
         swing: How far the value oscillates with the model, one standard deviation; 0 in a steady drift.
@@ -118,26 +120,33 @@ def make_report(
         multipliers: Those of the last step, (k + m_g + m_h,).
         observed: How often each loss was measured outside training, (m,).
     """
+    labels = _labels(preference, record)
+    preference, record = _of_today(preference, record)
     rows_now = rows_of(preference, record.mean.device, record.mean.dtype)
     shift = rows_now.B.times(change)
     today = rows_now.values(losses.to(record.mean).nan_to_num(nan=0.0))
     values, spread = _present(record, record.mean + shift, today)
     margins = torch.cat([preference.margins, preference.margins.new_zeros(preference.m_h)]).to(values) * spread
-    sizes = _sizes(rows_now, losses.detach().to(record.mean))
+    known = losses.detach().to(record.mean)
+    units, invalid = row_units(preference, known), invalid_rows(preference, known)
+    sizes = _sizes(preference, known)
     lam = multipliers[preference.A.shape[-2] :]
     saturated = torch.zeros_like(values, dtype=torch.bool) if diagnosis is None else diagnosis.saturated
-    figures = (values, spread, _TOLERANCE * sizes, swing(record), margins, lam, record.mean - record.long_mean)
-    columns = [figure.detach().cpu().tolist() for figure in (*figures, saturated)]
+    figures = (values, spread, _TOLERANCE * sizes, swing(record), margins, record.mean - record.long_mean)
+    written = (*(figure / units for figure in figures), lam * units, saturated)
+    columns = [figure.detach().cpu().tolist() for figure in written]
     waiting = _waiting(preference, record, observed)
     absent = _absent(preference, waiting) if waiting else {}
     rows = []
-    for i, label in enumerate((*preference.labels_g, *preference.labels_h)):
-        value, error, allowed, swings, margin, multiplier, trend, is_full = (column[i] for column in columns)
+    for i, label in enumerate(labels):
+        value, error, allowed, swings, margin, trend, multiplier, is_full = (column[i] for column in columns)
         is_inequality = i < preference.m_g
         away = value + margin if is_inequality else abs(value)
         status = _judge(away, error, allowed, swings, is_full)
         room = -value if is_inequality and len(preference.A) > 1 else 0.0
         advice = ADVICE[status] + _remark(status, room, swings, allowed)
+        if i in invalid:
+            status, advice = "not_met", invalid[i]
         if i in absent:
             status, advice = "not_met", " ".join(absent[i])
         rows.append(
@@ -157,7 +166,7 @@ def make_report(
         advice,
         tuple(rows),
         dict(zip(preference.names, losses.tolist(), strict=True)),
-        int(record.arrived.max()),
+        _steps(record),
         int(record.skipped),
     )
 
@@ -173,11 +182,14 @@ def judge_losses(preference: Preference, losses: Tensor, report: Report) -> tupl
         losses: The measured losses.
         report: That of the training, for its noise, and for the reason where a constraint is not met.
     """
-    sizes = _sizes(rows_of(preference, losses.device, losses.dtype), losses)
+    sizes = _sizes(preference, losses)
     away = preference.violation(losses) - _TOLERANCE * sizes
+    invalid = invalid_rows(preference, losses)
+    if invalid:
+        return "not_met", " ".join(invalid.values())
     if bool((away <= 0).all()):
         return "met", ADVICE["met"] if len(sizes) else report.advice
-    noise = away.new_tensor([row.standard_error for row in report.constraints])
+    noise = away.new_tensor([row.standard_error for row in report.constraints]) * row_units(preference, losses)
     beyond = torch.where(away > 0, away - torch.minimum(2 * noise, _EXCUSED * sizes), -torch.inf)
     worst = (*preference.labels_g, *preference.labels_h)[int(beyond.argmax())]
     status: Status = "not_met" if report.status in ("met", "met_within_noise") else report.status
@@ -197,14 +209,16 @@ def metrics_of(
 
     ``ferero/merit`` orders checkpoints: feasible ones by their objective o, as ``o / (1 + |o|)``, below 1; the others
     above 1, by their largest violation relative to the bound. A violation is today's or the mean's, whichever is
-    larger, or else the lowest of many checkpoints would be one with lucky batches.
+    larger, or else the lowest of many checkpoints would be one with lucky batches. It is inf before the first step, and
+    where a ratio has a negative denominator.
     """
     F = losses.detach().cpu()
     keys = preference.metric_keys
+    preference, record = _of_today(preference, record)
     violation = preference.violation(F)
     mean, m_g = record.mean.cpu(), preference.m_g
     of_mean = torch.cat([mean[:m_g].clamp(min=0), mean[m_g:].abs()])
-    relative = torch.maximum(violation, of_mean.to(violation)) / _sizes(rows_of(preference, F.device, F.dtype), F)
+    relative = torch.maximum(violation, of_mean.to(violation)) / _sizes(preference, F)
     worst = float(relative.max()) if keys else 0.0
     k = preference.A.shape[-2]
     lam_f = multipliers[:k].detach().cpu()
@@ -215,15 +229,43 @@ def metrics_of(
     found |= {f"ferero/multiplier/{key}": float(v) for key, v in zip(keys, multipliers[k:].cpu(), strict=True)}
     found |= {f"ferero/violation/{key}": float(v) for key, v in zip(keys, violation, strict=True)}
     merit = objective / (1 + abs(objective)) if worst <= _TOLERANCE else 1 + worst
-    found["ferero/merit"] = merit if float(record.seen.max()) > 0 else math.inf
+    is_judged = float(record.seen.max()) > 0 and not invalid_rows(preference, F)
+    found["ferero/merit"] = merit if is_judged else math.inf
     found["ferero/skipped"] = float(record.skipped)
     return found
+
+
+def _of_today(preference: Preference, record: Record) -> tuple[Preference, Record]:
+    """The preference with the levels that move where they are now, and the record of values relative to those.
+
+    A record's values are relative to the last levels, and a level moves nothing but a constant. So a jump of the level
+    shows at once, and is no swing or drift of the losses.
+    """
+    if not preference.moves:
+        return preference, record
+    now = preference.at(_steps(record))
+    by = torch.cat([now.b_g - preference.b_g, now.b_h - preference.b_h]).to(record.mean)
+    return now, replace(record, mean=record.mean + by, long_mean=record.long_mean + by)
+
+
+def _labels(preference: Preference, record: Record) -> list[str]:
+    """The rows as they were written, with today's level where it moves."""
+    parts = [part for constraint in preference.constraints for part in constraint.parts]
+    labels = []
+    for part in sorted(parts, key=lambda part: part.is_equality):
+        level = None if part.schedule is None else part.schedule.at(_steps(record))
+        labels.append(part.titled if level is None else f"{part.titled}, now {level:.4g}")
+    return labels
+
+
+def _steps(record: Record) -> int:
+    return int(record.arrived.max())
 
 
 def _waiting(preference: Preference, record: Record, observed: Tensor) -> dict[str, str]:
     """A sentence for every loss whose value is not known yet, or no longer."""
     sentences = {}
-    steps = float(record.arrived.max())
+    steps = _steps(record)
     figures = (figure.tolist() for figure in (record.seen, record.arrived, observed))
     for name, seen, arrived, times in zip(preference.names, *figures, strict=True):
         if seen == 0:
@@ -288,13 +330,18 @@ def _remark(status: Status, room: float, swing: float, allowed: float) -> str:
     return ""
 
 
-def _sizes(rows: Rows, losses: Tensor) -> Tensor:
+def _sizes(preference: Preference, losses: Tensor) -> Tensor:
     """What a violation of each row is relative to, (r,): the bound, or its largest term at losses (m,) without one.
 
-    A loss that is not known (NaN) adds nothing; 1 where nothing is left.
+    Of a ratio it is the larger side of its row, as in `FereroPI`: a constant there is no bound. A loss that is not
+    known (NaN) adds nothing; 1 where nothing is left.
     """
-    largest = rows.B.largest(losses.to(rows.b).nan_to_num(nan=0.0))
-    size = torch.where(rows.b == 0, largest, rows.b.abs())
+    rows = rows_of(preference, losses.device, losses.dtype)
+    known = losses.to(rows.b).nan_to_num(nan=0.0)
+    size = torch.where(rows.b == 0, rows.B.largest(known), rows.b.abs())
+    above, below = rows.B.sides(known)
+    sides = torch.maximum(above + rows.b.clamp(min=0), rows.b.clamp(max=0).abs() - below)
+    size = torch.where(is_rewritten(preference).to(size.device), sides, size)
     return torch.where(size > 0, size, 1.0)
 
 

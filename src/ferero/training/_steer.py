@@ -122,8 +122,9 @@ class Steer(Controller):
 
         What was learned of losses, and of constraints and rows of the order with the same coefficients, stays; levels
         may differ. New constraints start with a logit of 0. Equalities, which are one block, continue together or start
-        together. To be called on every rank, where several train together. A state saved later is loaded into a `Steer`
-        of the new preference.
+        together. Levels that move count all steps of the training: the same schedule continues, and for one that begins
+        to move now write ``ferero.ramp(..., after=steer.steps)``. To be called on every rank, where several train
+        together. A state saved later is loaded into a `Steer` of the new preference.
 
         Args:
             preference: A single preference with the same names.

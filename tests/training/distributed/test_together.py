@@ -19,6 +19,7 @@ from ferero.errors import FereroError
 pytestmark = pytest.mark.slow
 
 NAMES = ("a", "b", "c")
+FALLING = ferero.ramp(0.5, 0.3, steps=10)
 
 
 def parsed(names=NAMES[:2], level=0.5):
@@ -57,6 +58,17 @@ def refused(rank, names=(NAMES[:2], NAMES[:2]), levels=(0.5, 0.5), every=(1, 1),
         net(batch(rank, 1)).backward()  # looked at once only
         steer.reset()
     return float(net(batch(rank, 2)))
+
+
+def moving(rank):
+    """A level that moves, under DDP."""
+    net = Net(ferero.Steer(parsed(level=FALLING)))
+    model, optimizer = DistributedDataParallel(net, broadcast_buffers=False), torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(5):
+        optimizer.zero_grad()
+        model(batch(rank, step)).backward()
+        optimizer.step()
+    return {"label": net.steer.report().constraints[0].label, "state": dict(net.steer.named_buffers())}
 
 
 def closures(rank):
@@ -131,6 +143,8 @@ CASES = {
     "more losses": (refused, {"names": (NAMES[:2], NAMES)}),
     "another every": (refused, {"every": (1, 2)}),
     "alike once more": (refused, {}),
+    "other levels that move": (refused, {"levels": (FALLING, ferero.ramp(0.5, 0.3, steps=11))}),
+    "moving": (moving, {}),
     "closures": (closures, {}),
     "plain": (checkpoints, {"how": None}),
     "checkpoints": (checkpoints, {"how": "kept apart"}),
@@ -168,6 +182,7 @@ def ranks(tmp_path_factory):
         ("other constraints", "other constraints"),
         ("other constraints, in a group", "other constraints"),
         ("other constraints after a reset", "other constraints"),
+        ("other levels that move", "other constraints"),
         ("more losses", "other losses, another order and other constraints"),
         ("another every", "another every"),
     ],
@@ -180,6 +195,12 @@ def test_both_ranks_are_told_what_differs(ranks, name, words):
 @pytest.mark.parametrize("name", ["alike", "alike once more"])
 def test_who_is_alike_goes_on(ranks, name):
     assert all(isinstance(found[name], float) for found in ranks)
+
+
+def test_a_level_that_moves_is_the_same_on_both_ranks(ranks):
+    first, second = (found["moving"] for found in ranks)
+    assert first["label"] == second["label"] == "a <= ramp(0.5, 0.3, steps=10), now 0.4"
+    torch.testing.assert_close(first["state"], second["state"], rtol=0, atol=0)
 
 
 def test_closures_move_once_a_step_and_alike(ranks):
