@@ -8,7 +8,7 @@ loss form an interval. In other components witness points answer first, and line
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -23,11 +23,12 @@ from ferero.preference._farkas import TOLERANCE, Clash, System
 __all__ = ["check_consistent"]
 
 
-def check_consistent(constraints: Sequence[Constraint]) -> tuple[str, ...]:
+def check_consistent(constraints: Sequence[Constraint], silent: Collection[int] = ()) -> tuple[str, ...]:
     """Look for contradictions, redundancies and what no non-negative losses can meet.
 
     Args:
         constraints: constraints of one row each.
+        silent: the numbers of those that are not to be called redundant.
 
     Returns:
         Sentences for `Preference.notes`.
@@ -37,6 +38,7 @@ def check_consistent(constraints: Sequence[Constraint]) -> tuple[str, ...]:
     """
     notes = [note for c in constraints for note in _check_constant(c)]
     stated = [c for c in constraints if c.form.terms]
+    told = {i for i, c in enumerate(c for c in enumerate(constraints) if c[1].form.terms) if c[0] not in silent}
     components = _read_components(stated)
     clashes = [clash for component in components if (clash := component.contradiction()) is not None]
     if clashes:
@@ -47,10 +49,11 @@ def check_consistent(constraints: Sequence[Constraint]) -> tuple[str, ...]:
     notes += [
         f"'{stated[i].text}' is redundant: the other constraints imply it"
         for i in sorted(i for component in components for i in component.redundant())
+        if i in told
     ]
     unmet = [component.unmet() for component in components]
     notes += [f"no non-negative losses can meet {_listed(stated, clash)}" for clash in _largest_first(unmet)]
-    return tuple(notes)
+    return tuple(dict.fromkeys(notes))
 
 
 def _check_constant(constraint: Constraint) -> list[str]:

@@ -9,7 +9,8 @@ The grammar::
     vector      :=  number+  |  "(" number ("," number)* ")"
     sum         :=  product (("+" | "-") product)*
     product     :=  factor (("*" | "/") factor)*
-    factor      :=  ("+" | "-")* (number | name | "(" sum ")" | "abs" "(" sum ")")
+    factor      :=  ("+" | "-")* (number | name | name "[" number "]" | "(" sum ")"
+                     | ("abs" | "mean" | "sum") "(" sum ")")
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from ferero.errors import FereroError, InputError, UnknownNameError
-from ferero.preference._expression import AbsExpression, Constraint, Expression, LinearForm, Relation, compare
+from ferero.preference._expression import AbsExpression, Constraint, Expression, LinearForm
+from ferero.preference._family import FamilyExpression
 from ferero.preference._objectives import Objectives, as_objectives, did_you_mean
 
 __all__ = ["ParsedText", "parse_text"]
@@ -33,7 +35,7 @@ _TOKEN = re.compile(
     r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<name>[^\W\d]\w*)"
     r"|(?P<relation><=|>=|==|=|<|>)"
-    r"|(?P<symbol>[-+*/()])"
+    r"|(?P<symbol>[-+*/()\[\]])"
     r"|(?P<separator>[;,\n])"
 )
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -41,6 +43,12 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "-": operator.sub,
     "*": operator.mul,
     "/": operator.truediv,
+}
+_COMPARISONS: dict[str, Callable[[Any, Any], Constraint]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "=": operator.eq,
 }
 
 
@@ -87,7 +95,7 @@ class ParsedText:
         return None if is_default or not self.minimize else self.minimize
 
 
-def parse_text(text: str, names: Sequence[str] | None = None) -> ParsedText:
+def parse_text(text: str, names: Objectives | None = None) -> ParsedText:
     """Read a preference's text.
 
     Args:
@@ -109,10 +117,11 @@ def parse_text(text: str, names: Sequence[str] | None = None) -> ParsedText:
 class _Parser:
     """Recursive descent over the tokens of one text."""
 
-    def __init__(self, text: str, names: Sequence[str] | None) -> None:
+    def __init__(self, text: str, names: Objectives | None) -> None:
         self.text = text
         self.known = names
-        self.allowed = frozenset(names or ())
+        self.families = frozenset(family.name for family in names.families) if names is not None else frozenset()
+        self.allowed = frozenset(names.names) | self.families if names is not None else frozenset()
         self.found: set[str] = set()
         self.parsed = ParsedText()
         self.tokens = _tokenize(text)
@@ -210,6 +219,9 @@ class _Parser:
             self._add_minimized(expression)
 
     def _add_minimized(self, expression: Expression | AbsExpression) -> None:
+        if isinstance(expression, FamilyExpression):
+            self.parsed.minimize += list(expression)
+            return
         if isinstance(expression, AbsExpression):
             self._fail(f"'{expression}' cannot be minimised: it is not linear; bound it, '{expression} <= c'")
         self.parsed.minimize.append(expression)
@@ -222,9 +234,8 @@ class _Parser:
         if token.text in {"<", ">"}:
             self._fail(f"strict inequalities are not supported; write '{token.text}='")
         self._take()
-        relation = cast("Relation", "==" if token.text == "=" else token.text)
-        right = self._sum()
-        constraint = self._at(token, lambda: compare(left, relation, right))
+        compare, right = _COMPARISONS[token.text], self._sum()
+        constraint = self._at(token, lambda: compare(left, right))
         has_margin = self.token.text == "(" and self.following.text == "margin"
         self.parsed.constraints.append(self._with_margin(constraint) if has_margin else constraint)
 
@@ -293,6 +304,8 @@ class _Parser:
             place = self._take()
             inside = self._group()
             return self._at(place, lambda: abs(inside))
+        if self.token.text in {"mean", "sum"} and self.following.text == "(" and self.token.text not in self.allowed:
+            return self._over_members()
         if self.token.kind == "name":
             return self._name()
         if self.token.text == "(":
@@ -309,10 +322,42 @@ class _Parser:
         self.depth -= 1
         return value
 
+    def _over_members(self) -> Expression:
+        """`mean(family)` or `sum(family)`."""
+        place = self._take()
+        inside = self._group()
+        if not isinstance(inside, FamilyExpression):
+            self.position = self.tokens.index(place)
+            self._fail(f"{place.text}(...) takes a family, '{inside}' is a single expression; leave {place.text} out")
+        return inside.mean() if place.text == "mean" else inside.sum()
+
+    def _family(self, name: str) -> Expression:
+        """A family, or one of its members, `group[3]`."""
+        assert self.known is not None
+        place = self._take()
+        if self.token.text != "[":
+            return self.known[name]
+        self._take()
+        number = self._number()
+        self._expect("]")
+        if not number.is_integer():
+            self.position = self.tokens.index(place)
+            self._fail(f"expected the number of a member of '{name}', found {number}")
+        family: Any = self.known[name]
+        try:
+            member: Expression = family[int(number)]
+        except UnknownNameError as error:
+            self.position = self.tokens.index(place)
+            self._fail(str(error), UnknownNameError)
+        return member
+
     def _name(self) -> Expression:
         name = self.token.text
+        if name in self.families:
+            return self._family(name)
         if self.known is not None and name not in self.allowed:
-            unknown = f"'{name}' is none of the objectives{did_you_mean(name, self.known)}"
+            plain = [known for known in self.known.names if known.isidentifier()]
+            unknown = f"'{name}' is none of the objectives{did_you_mean(name, [*plain, *sorted(self.families)])}"
             self._fail(unknown, UnknownNameError)
         if name not in self.found:
             self.found.add(name)
