@@ -193,7 +193,12 @@ def channels_of(preference: Preference, device: torch.device, dtype: torch.dtype
 
 def _bounds(p: Preference) -> tuple[Tensor, Tensor]:
     """What stands alone on its side of an inequality, as a unit: `Channels.bound` and `Channels.has_bound`."""
-    is_alone = ((p.B_g * p.b_g[..., None] <= 0).all(dim=-1) & (p.b_g != 0)).to(p.A.dtype)
+    if p.entries_g is None:
+        is_one_sided = (p.B_g * p.b_g[..., None] <= 0).all(dim=-1)
+    else:
+        row, value = p.entries_g.row, p.entries_g.value
+        is_one_sided = row[value * p.b_g[row] > 0].bincount(minlength=p.m_g) == 0
+    is_alone = (is_one_sided & (p.b_g != 0)).to(p.A.dtype)
     around = p.A.shape[-2], p.m if p.m_h else 0  # rows of the order, and channels of losses
     return pad(log_size(p.b_g) * is_alone, around), pad(is_alone, around)
 

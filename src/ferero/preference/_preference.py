@@ -64,7 +64,7 @@ class _constructor_and_value(Generic[_P, _R]):  # noqa: N801  # a decorator, lik
 Names: TypeAlias = Objectives | Sequence[str] | None
 
 _TENSORS = ("A", "b_g", "margins", "b_h", "_ray", "through", "at_most")
-_MATRICES = {"B_g": "_entries_g", "B_h": "_entries_h"}
+_MATRICES = {"B_g": "entries_g", "B_h": "entries_h"}
 _SMALL = 2**21  # entries of a matrix that products use as it is
 
 
@@ -96,8 +96,10 @@ class Preference:
         margins: z (m_g,), how many standard errors of its value each inequality keeps away from its bound, 0
             where none was given: in training `Steer` constrains `G + z * standard error <= 0`. Deterministic `minimize`
             has no noise, so a margin changes nothing there, nor in `values`, `violation` or `is_satisfied`.
+        entries_g: those of their coefficients that are not zero; None for a stack.
         B_h: equalities (m_h, m).
         b_h: their constants (m_h,).
+        entries_h: as for the inequalities.
         labels_g: the inequalities in words, behind their names, without margins, one a row; empty for a stack, whose
             members have their own.
         labels_h: the equalities in words.
@@ -132,10 +134,10 @@ class Preference:
     minimized: tuple[LinearForm, ...]
     cone: Cone | None
     A: Tensor
-    _entries_g: RowEntries | None  # None in a stack, which has padded matrices
+    entries_g: RowEntries | None  # None in a stack, which has padded matrices
     b_g: Tensor
     margins: Tensor
-    _entries_h: RowEntries | None
+    entries_h: RowEntries | None
     b_h: Tensor
     notes: tuple[str, ...]
     _ray: Tensor | None  # read as `ray`, which is also a constructor

@@ -83,6 +83,19 @@ class RowEntries:
             return self
         return RowEntries(self.row.to(value.device), self.column.to(value.device), value, self.shape)
 
+    def above(self, other: RowEntries) -> RowEntries:
+        """These rows, then the other ones."""
+        k, m = self.shape
+        row, column = torch.cat([self.row, other.row + k]), torch.cat([self.column, other.column])
+        return RowEntries(row, column, torch.cat([self.value, other.value]), (k + other.shape[0], m))
+
+    def texts(self) -> list[str]:
+        """Each row as its columns and coefficients, (k,)."""
+        found = [""] * self.shape[0]
+        for i, j, c in zip(self.row.tolist(), self.column.tolist(), self.value.tolist(), strict=True):
+            found[i] += f" {j}:{c!r}"
+        return found
+
     def dense(self, name: str) -> Tensor:
         """The whole matrix.
 

@@ -31,7 +31,7 @@ def stack_fields(members: Sequence[Preference]) -> dict[str, Any]:
     members = [p.to(first.A.device, first.A.dtype) for p in members]
     is_shared = all(is_same_cone(first.cone, p.cone) for p in members)
     fields = {"names": first.names, "measured": measured_of(*members), "members": tuple(members)}
-    fields |= {"families": first.families, "_entries_g": None, "_entries_h": None}
+    fields |= {"families": first.families, "entries_g": None, "entries_h": None}
     empty = dict.fromkeys(("constraints", "minimized"), ())
     notes = tuple(f"[{i}] {note}" for i, p in enumerate(members) for note in p.notes)
     order = {"cone": first.cone if is_shared else None, "notes": notes}

@@ -20,8 +20,8 @@ from ferero.methods._rows import rows_of
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
 from ferero.training import _buffers as buffers
+from ferero.training._family_losses import Index, Layout, read_family_values, read_members
 from ferero.training._held_out import Correction, correct
-from ferero.training._losses import read_values
 from ferero.training._record import PER_ROW, Record, advance_record, shift_record, tracked
 from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
 
@@ -110,7 +110,8 @@ def advance(
 @lru_cache(maxsize=256)
 def _is_metric(preference: Preference, device: torch.device) -> Tensor:
     """Which losses are metrics in units of their own, (m,), bool; cached, since every step needs it."""
-    return torch.tensor([name in preference.measured for name in preference.names], device=device)
+    measured = set(preference.measured)
+    return torch.tensor([name in measured for name in preference.names], device=device)
 
 
 class Controller(nn.Module):
@@ -184,8 +185,12 @@ class Controller(nn.Module):
         record: Record = self._load("record", Record)
         return record
 
+    @property
+    def _layout(self) -> Layout:
+        return Layout(self.preference.names, self.preference.families)
+
     @overload
-    def step(self, values: Mapping[str, Any]) -> dict[str, float]: ...
+    def step(self, values: Mapping[str, Any], *, index: Index = None) -> dict[str, Any]: ...
 
     @overload
     def step(
@@ -204,57 +209,65 @@ class Controller(nn.Module):
         present: Tensor | None = None,
         gramian: Tensor | None = None,
         slopes: Tensor | None = None,
-    ) -> Tensor | dict[str, float]:
+        index: Index = None,
+    ) -> Tensor | dict[str, Any]:
         """The weights for this step: the next step of training minimises the sum of the losses with these weights.
 
         Args:
             values: The losses by name: floats, numpy, torch or JAX scalars without a graph; a name may be absent or
-                None. Or a tensor (m,), or (K, m) for a stack, of which a model whose values are not finite keeps its
+                None, and a family has an array (n,), NaN where a member is missing. Or a tensor (m,), or (K, m) for a stack, of which a model whose values are not finite keeps its
                 state and gets weights of 0.
             present: Which of a tensor's losses arrived, (m,), bool; None for all.
             gramian: (..., m, m), for methods that read it.
             slopes: Those of the last step, (..., m), for methods that read them; None for those of `learn_slopes`.
+            index: Beside values by name, the numbers (k,) of the members that the values of a family are of.
 
         Returns:
-            Plain numbers by name; for a tensor (..., m), float64.
+            Plain numbers by name, of a family an array like its values; for a tensor (..., m), float64.
 
         Raises:
-            InputError: Another number of values, a tensor by name that needs a gradient, or a gramian or slopes that
-                the method does not read.
+            InputError: Another number of values, a tensor by name that needs a gradient, an index that does not fit, or
+                a gramian or slopes that the method does not read.
             UnknownNameError: A name that is none of the preference's.
             NonFiniteError: A value by name that is NaN or inf; nothing was updated.
         """
         if isinstance(values, Mapping):
             if present is not None:
                 raise InputError("present: expected None beside values by name; leave a missing one out of them.")
-            numbers, arrived = self._read(values, "values")
+            numbers, arrived = self._read(values, "values", index)
             found = self._step(numbers, present=arrived, gramian=gramian, slopes=slopes)
-            return dict(zip(self.preference.names, found.tolist(), strict=True))
+            return self._named(found, values, index or {})
+        if index is not None:
+            raise InputError("index: expected values by name beside it, found a tensor; pass {family: values}.")
         return self._step(values, present=present, gramian=gramian, slopes=slopes)
 
-    def _read(self, values: Mapping[str, Any], what: str) -> tuple[Tensor, Tensor | None]:
+    def _named(self, weights: Tensor, values: Mapping[str, Any], index: Mapping[str, Any]) -> dict[str, Any]:
+        """Weights (m,) by name, those of a family as an array like its values."""
+        layout = self._layout
+        found: dict[str, Any] = dict(zip(layout.single, weights[: len(layout.single)].tolist(), strict=True))
+        for family in layout.families:
+            own = weights[family.start : family.stop].cpu()
+            if family.name in index:
+                own = own[read_members(index[family.name], family, len(values[family.name]))]
+            found[family.name] = own.numpy()
+        return found
+
+    def _read(self, values: Mapping[str, Any], what: str, index: Index = None) -> tuple[Tensor, Tensor | None]:
         """Numbers by name as (m,), and which of them arrived; None for all."""
         if self.preference.members:
             raise InputError(f"{what}: expected a tensor (K, m) for a stack of preferences, found numbers by name.")
-        read = read_values(values, self.preference.names, what)
-        bad = [name for name, x in zip(self.preference.names, read, strict=True) if x is not None and not isfinite(x)]
-        if bad:
-            raise NonFiniteError(
-                f"{what}: expected finite numbers, found {', '.join(f'{name} = {values[name]}' for name in bad)}; "
-                "nothing was updated. Leave out what is not known."
-            )
-        arrived = torch.tensor([x is not None for x in read], device=self.weights.device)
-        numbers = [0.0 if x is None else x for x in read]
-        return torch.tensor(numbers, dtype=torch.float64).to(self.weights), None if all(
-            x is not None for x in read
-        ) else arrived
+        numbers = read_family_values(values, self._layout, what, index)
+        arrived = ~torch.isnan(numbers)
+        return torch.where(arrived, numbers, 0.0).to(self.weights), None if bool(arrived.all()) else arrived.to(
+            self.weights.device
+        )
 
     def _step(self, values: Tensor, *, present: Tensor | None, gramian: Tensor | None, slopes: Tensor | None) -> Tensor:
         F = values.detach().to(self.weights)
         if F.shape != self.weights.shape:
             raise InputError(
                 f"values: expected shape {tuple(self.weights.shape)}, one number for each of "
-                f"{', '.join(self.preference.names)}, found {tuple(F.shape)}."
+                f"{self.preference.shown_names}, found {tuple(F.shape)}."
             )
         for name, given in (("gramian", gramian), ("slopes", slopes)):
             if given is not None and name not in self.method.requires:

@@ -21,11 +21,13 @@ from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import Method, check_method
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
+from ferero.preference._row_entries import RowEntries
 from ferero.training._controller import Controller, ControllerState, advance
 from ferero.training._cuda import Captured, DeferredCheck
 from ferero.training._distributed import JointLosses, check_agreement, gather, ranks_of, traits_of
+from ferero.training._family_losses import Index, check_family_attached, read_family_losses
 from ferero.training._held_out import Correction, correct
-from ferero.training._losses import Counts, Losses, Reading, check_attached, read_losses, zero_gradients
+from ferero.training._losses import Counts, Losses, Reading, zero_gradients
 from ferero.training._micro_batches import MicroBatchCycle, follow_steps, watch_optimizers
 from ferero.training._record import LARGEST, Record, carry_record, tracked
 from ferero.training._repeats import AppliedWeights, Repeats, count_closures, is_in_backward
@@ -136,8 +138,8 @@ class Steer(Controller):
         old = self.preference
         if (preference.names, preference.measured) != (old.names, old.measured):
             raise InputError(
-                f"ask: expected a preference over the same losses, {', '.join(old.names)}, found "
-                f"{', '.join(preference.names)}; name them in the same order with the same measured=, or build a new "
+                f"ask: expected a preference over the same losses, {old.shown_names}, found "
+                f"{preference.shown_names}; name them in the same order with the same measured=, or build a new "
                 "Steer."
             )
         check_understood(self.method, preference)
@@ -167,21 +169,25 @@ class Steer(Controller):
             carry_record(state.record, _on(first.record, self.weights.device), rows, by.to(self.weights)),
         ).tensors()
 
-    def forward(self, losses: Losses, counts: Counts = None) -> Tensor:
+    def forward(self, losses: Losses, counts: Counts = None, index: Index = None) -> Tensor:
         """The weighted sum of the losses, with the graph; in training, the weights are updated first.
 
         Args:
             losses: (m,), a list, or scalars by name. A name may be absent or None: its weight holds, and the
-                constraints it occurs in wait for it.
+                constraints it occurs in wait for it. A family has a tensor (n,) by its name, NaN where a member is
+                missing.
             counts: The number of examples behind each loss, one number or (m,) or by name, so that means over ranks
                 and micro-batches are means over examples; 0 means absent, and is the better choice under FSDP2, where
                 all ranks must run the same backward pass. None: all batches count the same.
+            index: Where the values of a family are those of a sample, the numbers of its members, (k,) integers, by the
+                family's name; the others are missing. On the CPU this takes no host sync.
 
         Returns:
             A scalar; call ``backward()`` on it as ever.
 
         Raises:
-            InputError: A wrong number or shape, a loss that is not attached to the graph, or ranks that differ.
+            InputError: A wrong number or shape, a loss that is not attached to the graph, an index that is out of
+                range or repeats, or ranks that differ.
             UnknownNameError: A name that is none of the preference's.
             NonFiniteError: NaN or inf, with ``on_nonfinite="raise"``.
         """
@@ -190,8 +196,10 @@ class Steer(Controller):
         if is_attached:
             if is_new and ranks > 1 and not self._is_agreed:
                 self._agree()
-            check_attached(losses, self.preference.names, counts)
-        reading = read_losses(losses, counts, self.preference.names, self.weights.device, keep_graph=ranks > 1)
+            check_family_attached(losses, self._layout, counts)
+        reading = read_family_losses(
+            losses, counts, self._layout, self.weights.device, index=index, keep_graph=ranks > 1
+        )
         if not is_attached:
             return (self.weights.to(reading.values, copy=True) * reading.values).sum()
         if not is_new:
@@ -223,7 +231,7 @@ class Steer(Controller):
             UnknownNameError: A name that is none of the preference's.
             NonFiniteError: A value that is not finite.
         """
-        reading = read_losses(measured, None, self.preference.names, torch.device("cpu"))
+        reading = read_family_losses(measured, None, self._layout, torch.device("cpu"))
         if not bool(torch.isfinite(reading.values).all()):
             raise NonFiniteError(f"observe: expected finite numbers, found {measured}; leave out what is not known.")
         known = torch.ones_like(reading.values) if reading.counts is None else reading.counts
@@ -416,7 +424,7 @@ class Steer(Controller):
         if state.shape != (2, self.preference.m + 1) or state[0, -1] != names:
             raise InputError(
                 f"state_dict: it was saved by a Steer of other losses, or in another order, than "
-                f"{', '.join(self.preference.names)}; load it into the same preference, or leave it out to start anew."
+                f"{self.preference.shown_names}; load it into the same preference, or leave it out to start anew."
             )
         self._measured.copy_(state[:, :-1])
         self._has_measured = True
@@ -427,13 +435,20 @@ class Steer(Controller):
         p = self.preference
         sides = f"{p.m_g} {p.m_h}"
         if p.ray is None:
-            sides += "".join(f" {torch.nonzero(side).tolist()}" for B in (p.B_g, p.B_h) for side in (B > 0, B < 0))
+            rows = (entries for entries in (p.entries_g, p.entries_h) if entries is not None)
+            sides += "".join(f" {_places(entries, sign)}" for entries in rows for sign in (1, -1))
         found = [float(zlib.crc32(text.encode())) for text in (" ".join(p.names), sides)]
         return torch.tensor(found, dtype=torch.float64)[:, None]
 
     def extra_repr(self) -> str:
         """The preference, as it was written."""
         return str(self.preference)
+
+
+def _places(entries: RowEntries, sign: int) -> list[list[int]]:
+    """Where the coefficients of rows have a sign: row and column of each."""
+    mine = entries.value * sign > 0
+    return torch.stack([entries.row[mine], entries.column[mine]], dim=1).tolist()
 
 
 def _on(state: Any, device: torch.device) -> Any:
