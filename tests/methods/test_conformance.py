@@ -30,6 +30,12 @@ def constrained(ray: torch.Tensor) -> Preference:
     return Preference.ray(ray) & Preference.from_matrices(B_g=torch.eye(len(ray)), b_g=-torch.ones(len(ray)))
 
 
+def family(ray: torch.Tensor) -> Preference:
+    """A bound on every member of a family, whose members are all the losses."""
+    f = ferero.objectives(group=len(ray))
+    return Preference(f, [f.group <= float(ray.sum()), f.group >= f.group.mean() - 2])
+
+
 class Case(NamedTuple):
     method: Method[Any]
     wanted: Callable[[torch.Tensor], Preference]
@@ -43,6 +49,9 @@ CASES = {
     "FereroSA": Case(ferero.FereroSA(gamma=0.02), Preference.ray),
     "FereroSA simplex": Case(ferero.FereroSA(gamma=0.02, domain="simplex", bound=10.0), constrained),
     "FereroPI": Case(ferero.FereroPI(), constrained),
+    "Ferero family": Case(ferero.Ferero(bound=10.0), family, 1e-6),
+    "FereroSA family": Case(ferero.FereroSA(gamma=0.02), family),
+    "FereroPI family": Case(ferero.FereroPI(), family),
     "FereroQG": Case(ferero.FereroQG(), Preference.ray, 1e-5),
     "LinearScalarization": Case(ferero.LinearScalarization(), Preference.ray),
     "Tchebycheff": Case(ferero.Tchebycheff(), shifted),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ferero.preference._expression import AbsExpression, Constraint, Expression
+from ferero.preference._family import Family, FamilyAbs, FamilyConstraint, FamilyExpression
 from ferero.preference._objectives import Objectives, objectives
 from ferero.preference._preference import Preference
 from ferero.preference._spread import spread
@@ -11,6 +12,10 @@ __all__ = [
     "AbsExpression",
     "Constraint",
     "Expression",
+    "Family",
+    "FamilyAbs",
+    "FamilyConstraint",
+    "FamilyExpression",
     "Objectives",
     "Preference",
     "objectives",

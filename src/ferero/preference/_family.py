@@ -34,6 +34,7 @@ __all__ = [
     "with_row_margins",
 ]
 
+_NOTHING = LinearForm()
 _MEMBER = re.compile(r"(\w+)\[(\d+)\]")
 
 
@@ -94,7 +95,7 @@ class FamilyForm:
 
     size: int
     own: tuple[tuple[str, float], ...]
-    shared: LinearForm = LinearForm()
+    shared: LinearForm = _NOTHING
 
     @property
     def terms(self) -> tuple[tuple[str, float], ...]:
@@ -158,6 +159,12 @@ class FamilyConstraint(Constraint):
         upper = replace(self, absolute=False, name=names[0])
         return upper, replace(upper, relation=">=", right=self.right.times(-1.0), name=names[1])
 
+    @property
+    def difference(self) -> FamilyForm:
+        """Left minus right, negated for `>=`, of a constraint of one row for each member."""
+        difference = self.left.plus(self.right, -1.0)
+        return difference.times(-1.0) if self.relation == ">=" else difference
+
     def member(self, i: int) -> Constraint:
         """The constraint on member i alone; a name becomes `name[i]` in its title."""
         label = None if self.name is None else f"{self.name}[{i}]"
@@ -199,7 +206,7 @@ class FamilyExpression(Expression):
         Expression(LinearForm(family.terms, family.constant))  # refuses what is not finite
 
     @property
-    def form(self) -> LinearForm:  # type: ignore[override]
+    def form(self) -> LinearForm:
         """Refused: a family has no single form."""
         raise InputError(
             f"'{self}' is a family of {self.family.size}, expected a single expression; write .mean() or .sum(), or "
@@ -276,7 +283,7 @@ class FamilyExpression(Expression):
     def __rtruediv__(self, other: Any) -> FamilyExpression:
         return FamilyExpression(self._broadcast(other, "/")) / self
 
-    def __abs__(self) -> FamilyAbs:  # type: ignore[override]
+    def __abs__(self) -> FamilyAbs:
         return FamilyAbs(self)
 
     def __le__(self, other: Any) -> FamilyConstraint:
@@ -312,7 +319,7 @@ class FamilyExpression(Expression):
     def __repr__(self) -> str:
         return f"FamilyExpression({self}: {len(self)} members)"
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def _shared(value: Any, symbol: str) -> LinearForm:
@@ -336,7 +343,7 @@ class FamilyAbs(AbsExpression):
         object.__setattr__(self, "inside", inside)
 
     @property
-    def form(self) -> NoReturn:  # type: ignore[override]
+    def form(self) -> NoReturn:
         """Refused: a family has no single form."""
         raise InputError(f"'{self}' stands for {len(self.inside)} values, expected one; write '{self} <= c'")
 
@@ -356,7 +363,7 @@ class FamilyAbs(AbsExpression):
     def __str__(self) -> str:
         return f"abs({self.inside})"
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 def with_row_margins(constraints: Sequence[Constraint], margins: Sequence[float]) -> list[Constraint]:

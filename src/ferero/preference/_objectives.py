@@ -113,7 +113,7 @@ def objectives(*names: str, measured: Sequence[str] = (), **families: int) -> Ob
         raise InputError(f"measured: expected a sequence of names, found '{measured}'; write ('{measured}',)")
     made, start = [], len(names)
     for name, size in families.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+        if type(size) is not int or size < 1:
             raise InputError(f"{name}: expected the number of a family's members, found {size!r}; write {name}=100")
         made.append(Family(name, size, start))
         start += size

@@ -46,7 +46,9 @@ class RowBlock(NamedTuple):
 
     def title(self, row: int) -> str:
         """A row in words, behind its name."""
-        return self.part.member(row - self.start).titled if isinstance(self.part, FamilyConstraint) else self.part.titled
+        return (
+            self.part.member(row - self.start).titled if isinstance(self.part, FamilyConstraint) else self.part.titled
+        )
 
 
 def blocks_of(constraints: Sequence[Constraint]) -> tuple[RowBlock, ...]:
@@ -168,7 +170,10 @@ def read_entries(objectives: Objectives, blocks: Sequence[RowBlock]) -> tuple[Ro
     for block in blocks:
         form, at = block.part.form, block.start - first
         _check_finite(block.part, form)
-        own, shared = (form.own, form.shared) if isinstance(block.part, FamilyConstraint) else ((), form)
+        own: tuple[tuple[str, float], ...] = ()
+        shared = form
+        if isinstance(block.part, FamilyConstraint):
+            own, shared = block.part.difference.own, block.part.difference.shared
         _add_shared(objectives, block, at, shared, rows, columns, values, large)
         for name, c in own:
             start = next(family.start for family in objectives.families if family.name == name)

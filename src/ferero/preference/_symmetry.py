@@ -44,7 +44,7 @@ def representatives(parts: Sequence[Constraint], families: Sequence[Family]) -> 
     if not families:
         return Representatives(list(parts), frozenset())
     plain = [part for part in parts if not isinstance(part, FamilyConstraint)]
-    shared = [part.form.shared for part in parts if isinstance(part, FamilyConstraint)]
+    shared = [part.difference.shared for part in parts if isinstance(part, FamilyConstraint)]
     named = _named([*(part.form for part in plain), *shared], families)
     summed = _summed([*(part.form for part in plain), *shared], families)
     stand_in = _Substitution(families, named, summed)

@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from math import isfinite
 from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
 
-from ferero.errors import InputError, NonFiniteError
+from ferero.errors import InputError
 from ferero.methods import check_understood
 from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import Diagnosis, Method, Observation, check_method
@@ -215,8 +214,8 @@ class Controller(nn.Module):
 
         Args:
             values: The losses by name: floats, numpy, torch or JAX scalars without a graph; a name may be absent or
-                None, and a family has an array (n,), NaN where a member is missing. Or a tensor (m,), or (K, m) for a stack, of which a model whose values are not finite keeps its
-                state and gets weights of 0.
+                None, and a family has an array (n,), NaN where a member is missing. Or a tensor (m,), or
+                (K, m) for a stack, of which a model whose values are not finite keeps its state and gets weights of 0.
             present: Which of a tensor's losses arrived, (m,), bool; None for all.
             gramian: (..., m, m), for methods that read it.
             slopes: Those of the last step, (..., m), for methods that read them; None for those of `learn_slopes`.

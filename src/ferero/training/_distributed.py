@@ -85,7 +85,9 @@ def traits_of(preference: Preference, method: Method[Any], every: int, on_nonfin
     return {
         "other losses": f"{p.names} {p.measured}",
         "another order": _text(p.A),
-        "other constraints": " ".join([*map(_text, (p.b_g, p.margins, p.b_h)), *map(_rows_text, (p.entries_g, p.entries_h))]),
+        "other constraints": " ".join(
+            [*map(_text, (p.b_g, p.margins, p.b_h)), *map(_rows_text, (p.entries_g, p.entries_h))]
+        ),
         "another method": re.sub(r" at 0x[0-9a-fA-F]+", "", f"{type(method).__qualname__} {method!r}"),
         "another every": str(every),
         "another on_nonfinite": on_nonfinite,

@@ -87,6 +87,7 @@ def check_family_attached(losses: Losses, layout: Layout, counts: Counts = None)
     if not layout.families or not isinstance(losses, Mapping):
         check_attached(losses, layout.names, counts)
         return
+    _check_names(losses, layout, "losses")
     families = {family.name for family in layout.families}
     single = {name: value for name, value in losses.items() if name not in families}
     if layout.single:
@@ -103,7 +104,8 @@ def read_family_values(values: Mapping[str, Any], layout: Layout, what: str, ind
     """Plain numbers by name, (m,), float64, NaN for what is missing; see `read_values`.
 
     Args:
-        values: One number by name, an array (n,) for a family, or (k,) for a sample of it; a name may be absent or None.
+        values: One number by name, an array (n,) for a family, or (k,) for a sample of it; a name may be
+            absent or None.
         layout: The losses' names and families.
         what: What they are called in errors.
         index: The numbers (k,) of the members that the values of a family are of.
@@ -140,7 +142,7 @@ def _plain_family(family: Family, value: Any, index: Mapping[str, Any], what: st
     if isinstance(value, Tensor) and value.requires_grad:
         raise InputError(
             f"{what}: expected plain numbers for {family.name!r}, found a tensor that needs a gradient, which step "
-            "cannot give it; pass its .detach() and apply the weights yourself, or use loss = ferero.Steer(...)(losses)."
+            "cannot give it; pass its .detach() and apply the weights yourself, or use ferero.Steer."
         )
     values = _as_values(to_float64(value, family.name).cpu(), family, sampled=family.name in index)
     if family.name not in index:
@@ -304,5 +306,7 @@ def _joined(single: Reading | None, parts: Sequence[_Part | None], layout: Layou
         counts.append(absent if part is None else part.counts)
     if all(count is None for count in counts):
         return Reading(torch.cat(values), None)
-    known = [torch.ones_like(v.detach()) if n is None else n.to(where, wide) for v, n in zip(values, counts, strict=True)]
+    known = [
+        torch.ones_like(v.detach()) if n is None else n.to(where, wide) for v, n in zip(values, counts, strict=True)
+    ]
     return Reading(torch.cat(values), torch.cat(known))

@@ -168,14 +168,9 @@ def make_report(
     sizes = _sizes(rows_now, losses.detach().to(record.mean))
     lam = multipliers[preference.A.shape[-2] :]
     saturated = torch.zeros_like(values, dtype=torch.bool) if diagnosis is None else diagnosis.saturated
-    figures = _Figures(
-        *(
-            figure.detach().cpu()
-            for figure in (
-                values, spread, _TOLERANCE * sizes, swing(record), margins, lam, record.mean - record.long_mean, saturated
-            )
-        )
-    )  # fmt: skip
+    trend = record.mean - record.long_mean
+    found = (values, spread, _TOLERANCE * sizes, swing(record), margins, lam, trend, saturated)
+    figures = _Figures(*(figure.detach().cpu() for figure in found))
     waiting = _Waiting.of(preference, record, observed)
     absent = rows_now.B.name_any(waiting.mask.to(values.device)).cpu()
     verdicts = torch.where(absent, _ORDER.index("not_met"), _judge(figures, preference.m_g))
@@ -183,8 +178,8 @@ def make_report(
     rows, families = [], []
     for block in preference.blocks:
         worst = _worst(verdicts, away, block)
-        for i in worst if block.is_family else range(block.start, block.stop):
-            rows.append(_row(preference, block, i, figures, verdicts, waiting))
+        shown = worst if block.is_family else [block.start]
+        rows += [_row(preference, block, i, figures, verdicts, waiting) for i in shown]
         if block.is_family:
             families.append(_family(block, worst[0], figures, verdicts))
     first = max(rows, key=lambda row: _ORDER.index(row.status), default=None)
@@ -304,17 +299,18 @@ def metrics_of(
     """
     F = losses.detach().cpu()
     keys = preference.metric_keys
-    violation = preference.violation(F)
-    mean, m_g = record.mean.cpu(), preference.m_g
+    rows, m_g = rows_of(preference, F.device, F.dtype), preference.m_g
+    values, mean = rows.values(F), record.mean.cpu()
+    violation = torch.cat([values[:m_g].clamp(min=0), values[m_g:].abs()])
     of_mean = torch.cat([mean[:m_g].clamp(min=0), mean[m_g:].abs()])
-    relative = torch.maximum(violation, of_mean.to(violation)) / _sizes(rows_of(preference, F.device, F.dtype), F)
+    relative = torch.maximum(violation, of_mean.to(violation)) / _sizes(rows, F)
     worst = float(relative.nan_to_num(nan=math.inf).max()) if keys else 0.0  # what never arrived is not met
     k = preference.A.shape[-2]
     lam_f = multipliers[:k].detach().cpu()
     total = float(lam_f.sum())
     objective = float((lam_f / total if total > 0 else lam_f) @ (preference.A @ F))
     single = len(preference.names) if not preference.families else preference.families[0].start
-    found = {}
+    found: dict[str, float] = {}
     for kind, figures in (("loss", F), ("weight", weights.cpu())):
         pairs = zip(preference.names[:single], figures[:single].tolist(), strict=True)
         found |= {f"ferero/{kind}/{name}": value for name, value in pairs}
@@ -396,7 +392,7 @@ class _Waiting:
 def _names_in(preference: Preference, row: int) -> list[int]:
     """The numbers of the losses that a row names."""
     entries, at = (preference.entries_g, row) if row < preference.m_g else (preference.entries_h, row - preference.m_g)
-    found: list[int] = entries.column[entries.row == at].tolist()
+    found: list[int] = [] if entries is None else entries.column[entries.row == at].tolist()
     return found
 
 
