@@ -17,7 +17,7 @@ from torch import Tensor
 from ferero.preference import Preference
 from ferero.preference._row_entries import RowEntries
 
-__all__ = ["Rows", "Sparse", "rows_of"]
+__all__ = ["Rows", "SomeRows", "Sparse", "rows_of", "whole_rows"]
 
 _FEW = 4096  # entries that may be padding before rows are sorted by their length
 
@@ -116,6 +116,33 @@ class Sparse:
     def named_by_any(self, marked: Tensor) -> Tensor:
         """Columns, (..., m), that one of the marked rows, (..., r), bool, names."""
         return self.by_column.each(marked, lambda c, v: ((c != 0) & v).any(dim=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class SomeRows(Sparse):
+    """Rows that were chosen for one step, whose columns nobody needs.
+
+    Attributes:
+        losses: How many columns there are.
+    """
+
+    losses: int
+
+    @classmethod
+    def of(cls, columns: Tensor, coefficients: Tensor, losses: int) -> SomeRows:  # type: ignore[override]
+        """From the columns (r, n) that each row names, and the coefficients (r, n), 0 for what is left over."""
+        return cls(_Terms(((columns, coefficients),), None), _Terms((), None), losses)
+
+    def combine(self, y: Tensor) -> Tensor:
+        """``M^T y``, (m,), for y (r,)."""
+        ((columns, coefficients),) = self.by_row.blocks
+        assert columns is not None
+        return y.new_zeros(self.losses).index_add(0, columns.flatten(), (coefficients * y[:, None]).flatten())
+
+
+def whole_rows(matrix: Tensor) -> Sparse:
+    """Rows (r, m) that are used as they are, zeros and all."""
+    return Sparse(_Terms(((None, matrix),), None), _Terms(((None, matrix.mT),), None))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from ferero.methods import check_understood
 from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import Diagnosis, Method, Observation, check_method
 from ferero.methods._rows import rows_of
+from ferero.methods._sample import SampledState, is_large
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
 from ferero.training import _buffers as buffers
@@ -23,6 +24,7 @@ from ferero.training._family_losses import Index, Layout, read_family_values, re
 from ferero.training._held_out import Correction, correct
 from ferero.training._record import PER_ROW, Record, advance_record, shift_record, tracked
 from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
+from ferero.training._sampled_step import advance_sampled
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,10 +49,11 @@ class ControllerState:
     def first(cls, preference: Preference, method: Method[Any]) -> ControllerState:
         """Before the first step."""
         batch, m, rows = preference.batch_shape, preference.m, preference.m_g + preference.m_h
+        of_method = method.init(preference)
         return cls(
             preference.A.mean(dim=-2),
             torch.zeros(*batch, preference.A.shape[-2] + rows, dtype=torch.float64),
-            method.init(preference),
+            SampledState.first(of_method) if is_large(preference, method) else of_method,
             Correction.none(*batch, m),
             Record.empty(m, rows, batch),
         )
@@ -276,6 +279,8 @@ class Controller(nn.Module):
             is_good = is_good & torch.isfinite(gramian.square()).all(dim=-1).all(dim=-1)  # solvers multiply entries
             unit = torch.eye(F.shape[-1], dtype=F.dtype, device=F.device)
             gramian = torch.where(is_good[..., None, None], gramian, unit)
+        if self._is_sampled:
+            return self._step_sampled(F, present, is_good)
         F = torch.where(torch.isfinite(F) & is_good[..., None], F, 1.0)
         if slopes is None and "slopes" in self.method.requires:
             slopes = self.get_buffer("slopes")
@@ -287,6 +292,31 @@ class Controller(nn.Module):
         self._write(state.tensors(), is_good)
         self.get_buffer("record_skipped").add_(~is_good)
         return torch.where(is_good[..., None], state.weights, 0.0)
+
+    @property
+    def _is_sampled(self) -> bool:
+        """Whether a step reads and writes only what its losses concern; on a GPU the whole is faster."""
+        return self._kind is SampledState and self.weights.device.type == "cpu"
+
+    def _step_sampled(self, F: Tensor, present: Tensor | None, is_good: Tensor) -> Tensor:
+        self.is_good, self.has_multipliers = is_good, True
+        if not bool(is_good):
+            self.get_buffer("record_skipped").add_(1)
+            return torch.zeros_like(self.weights)
+        self._advance_sampled(F, present)
+        return self.weights.clone()
+
+    def _advance_sampled(self, values: Tensor, present: Tensor | None) -> None:
+        """Advance the state by a step on what has arrived of a large family."""
+        assert isinstance(self.method, FereroPI)
+        state = self.state
+        is_metric = self._metrics if self.preference.measured else None
+        updates = advance_sampled(
+            self.preference, self.method, state.method, state.correction, state.record, values, present, is_metric
+        )
+        with torch.no_grad():
+            for name, update in updates.items():
+                update.write(self.get_buffer(name))
 
     def learn_slopes(self, slopes: Tensor) -> None:
         """Store the slopes of this step, (..., m), for the models that took it."""

@@ -19,6 +19,7 @@ from ferero.methods import check_understood
 from ferero.methods._carry import RowMatch, carry_ferero_pi, take
 from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import Method, check_method
+from ferero.methods._sample import LARGE, is_large
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
 from ferero.preference._row_entries import RowEntries
@@ -156,6 +157,12 @@ class Steer(Controller):
                 f"ask: expected FereroPI, found {type(self.method).__name__}, whose state belongs to its preference; "
                 "build a new Steer."
             )
+        for preference in (self.preference, new):
+            if is_large(preference, self.method):
+                raise UnsupportedError(
+                    f"ask: expected preferences of at most {LARGE} inequalities, found {preference.m_g}; build a new "
+                    "Steer."
+                )
         old, state = self.preference, self.state
         first, match = ControllerState.first(new, self.method), RowMatch.of(old, new)
         rows, k = match.rows(old.m_g), old.A.shape[-2]
@@ -304,6 +311,11 @@ class Steer(Controller):
             step, accept = self._accumulate(step, is_finite)
         if self._has_measured:
             self._correct(accept)
+        if self._is_sampled:
+            if accept is None or bool(accept):
+                self._advance_sampled(step.means, step.present)
+            self.has_multipliers = True
+            return self.weights
         state, self.has_multipliers = advance(
             self.preference, self.method, self.state, step.means, present=step.present
         )
