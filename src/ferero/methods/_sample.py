@@ -54,7 +54,7 @@ class SampledState(FereroPIState):
         """Before the first step."""
         zeros = torch.zeros_like(state.weights)
         return cls(
-            **{field.name: getattr(state, field.name) for field in fields(state)}, raw=zeros, totals=zeros[:5].clone()
+            **{field.name: getattr(state, field.name) for field in fields(state)}, raw=zeros, totals=zeros.new_zeros(5)
         )
 
 
