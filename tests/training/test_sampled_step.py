@@ -94,6 +94,19 @@ def test_rows_learn_from_samples_what_they_learn_in_the_whole(pair, constraints)
         torch.testing.assert_close(mine, other, rtol=1e-9, atol=1e-12, msg=field.name)
 
 
+def test_steps_on_the_whole_leave_the_sums_for_samples(pair):
+    """As on a GPU, where the whole is faster; the state may then move to the CPU."""
+    sampled, _ = pair(KINDS["both sides"])
+    other, _ = pair(KINDS["both sides"])
+    state = other.state.method
+    for step in range(10):
+        sampled.step(values(step))
+        _, state = other.method.update(other.preference, ferero.Observation(values(step)), state)
+    for field in dataclasses.fields(state):
+        mine, whole = (getattr(one, field.name) for one in (sampled.state.method, state))
+        torch.testing.assert_close(mine, whole, rtol=1e-9, atol=1e-12, msg=field.name)
+
+
 @pytest.mark.parametrize("refresh", [5, 10_000])
 def test_running_totals_are_the_sums(pair, monkeypatch, refresh):
     sampled, _ = pair(KINDS["both sides"])

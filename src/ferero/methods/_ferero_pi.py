@@ -103,6 +103,10 @@ class FereroPIState:
 
         return type(self)(*(move(getattr(self, field.name)) for field in fields(self)))
 
+    def after_whole(self, raw: Tensor, channels: Channels) -> FereroPIState:  # noqa: ARG002  # for states that keep sums
+        """The state after a step on all losses, with their weights before the common factor, (..., m)."""
+        return self
+
 
 class Rest(NamedTuple):
     """What lies outside of a sample adds to sums over all losses and rows, () each.
@@ -275,6 +279,7 @@ class FereroPI:
             moved, seen=seen, latest=latest, arrived=last, updated=updated, updates=updates, limit=limit,
             weights=weights, **sized._asdict(),
         )  # fmt: skip
+        new = new.after_whole(weighed.weights, channels) if rest is None else new
         return Stepped(_bounded(weighed.multipliers * factor), weighed.weights, new)
 
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:

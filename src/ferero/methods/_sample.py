@@ -57,6 +57,12 @@ class SampledState(FereroPIState):
             **{field.name: getattr(state, field.name) for field in fields(state)}, raw=zeros, totals=zeros.new_zeros(5)
         )
 
+    def after_whole(self, raw: Tensor, channels: Channels) -> SampledState:
+        """With its sums, where a step took all losses together, as on a GPU."""
+        raw = torch.where(self.seen > 0, raw, 0.0)
+        sums = [raw.abs().sum(), (self.seen > 0).sum(), *_over(channels, self), self.arrived.amax()]
+        return replace(self, raw=raw, totals=torch.stack([one.to(raw.dtype) for one in sums]))
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:

@@ -314,9 +314,10 @@ class Controller(nn.Module):
         updates = advance_sampled(
             self.preference, self.method, state.method, state.correction, state.record, values, present, is_metric
         )
+        buffers: dict[str, Any] = self._buffers  # get_buffer would take longer than the write
         with torch.no_grad():
             for name, update in updates.items():
-                update.write(self.get_buffer(name))
+                update.write(buffers[name])
 
     def learn_slopes(self, slopes: Tensor) -> None:
         """Store the slopes of this step, (..., m), for the models that took it."""
