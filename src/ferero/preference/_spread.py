@@ -137,7 +137,8 @@ def _repelled_by_near(points: _Array, floor: float) -> _Array:
     for round_ in range(_ROUNDS):
         if round_ % _KEPT == 0:
             near = min(max(_NEAR, 2 * points.shape[1]), len(points) - 1)
-            places = scipy.spatial.cKDTree(points).query(points, k=near + 1)[1][:, 1:].T.copy()
+            found = np.asarray(scipy.spatial.cKDTree(points).query(points, k=near + 1)[1])
+            places = np.ascontiguousarray(found[:, 1:].T)
         by_axis = np.ascontiguousarray(points.T)
         apart = by_axis[:, None, :] - by_axis[:, places]  # (m, near, n)
         squares = np.maximum((apart * apart).sum(axis=0), 1e-18)
