@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ferero
-from ferero.errors import UnsupportedError
+from ferero.errors import NonFiniteError, UnsupportedError
 from ferero.methods import _sample as sample_module
 from ferero.methods._sample import SampledState
 from ferero.training import Controller, Steer
@@ -204,6 +204,57 @@ def test_a_large_state_resumes_exactly():
     second = Steer(large())
     second.load_state_dict(torch.load(file))
     assert run(second, range(15, 30)) == expected[15:]
+
+
+def test_what_is_read_of_a_sample_is_what_is_read_of_the_whole():
+    """By index, by NaN or by counts; in the graph of each the same weights."""
+    n = 5000
+    g = ferero.objectives("ce", group=n)
+    steers = [Steer(ferero.Preference(g, [g.group <= 0.1], minimize=g.ce)) for _ in range(3)]
+    for step in range(6):
+        generator = torch.Generator().manual_seed(step)
+        x = torch.rand(n + 1, generator=generator, dtype=torch.float64).requires_grad_()
+        ids = torch.randperm(n, generator=generator)[:20]
+        here = torch.zeros(n).index_fill(0, ids, 1.0)
+        ways = (
+            ({"ce": x[0] * 1, "group": x[1:][ids]}, {"index": {"group": ids}}),
+            ({"ce": x[0] * 1, "group": torch.where(here > 0, x[1:], torch.nan)}, {}),
+            ({"ce": x[0] * 1, "group": x[1:] * 1}, {"counts": {"group": here, "ce": 3}}),
+        )
+        grads = []
+        for steer, (losses, more) in zip(steers, ways, strict=True):
+            x.grad = None
+            steer(losses, **more).backward()
+            grads.append(x.grad)
+        assert torch.equal(grads[0], grads[1])
+        assert torch.equal(grads[0], grads[2])
+        assert int((grads[0] != 0).sum()) == 21
+    assert torch.equal(steers[0].weights, steers[2].weights)
+
+
+def test_repeated_calls_on_a_sample_keep_its_weights():
+    steer = Steer(large())
+    run(steer, range(3))
+    x = torch.rand(5, dtype=torch.float64, requires_grad=True)
+    optimizer, seen = torch.optim.LBFGS([x], max_iter=4), []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = steer({"ce": x[0].square(), "group": x[1:].square()}, index={"group": [5, 3, 9, 7]})
+        loss.backward()
+        seen.append(steer.weights.clone())
+        return loss
+
+    optimizer.step(closure)
+    assert len(seen) > 1
+    assert all(torch.equal(seen[0], other) for other in seen)
+    steer.eval()
+    assert steer({"ce": x[0], "group": x[1:]}, index={"group": [5, 3, 9, 7]}).item() == pytest.approx(
+        float(seen[0][[0, 6, 4, 10, 8]] @ x.detach())
+    )
+    steer.train()
+    with pytest.raises(NonFiniteError, match=r"losses: group\[9\] not finite"):
+        steer({"ce": x[0] * 1, "group": x[1:] / torch.tensor([1.0, 1.0, 0.0, 1.0])}, index={"group": [5, 3, 9, 7]})
 
 
 def test_micro_batches_of_a_large_family():

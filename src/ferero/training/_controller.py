@@ -303,16 +303,17 @@ class Controller(nn.Module):
         if not bool(is_good):
             self.get_buffer("record_skipped").add_(1)
             return torch.zeros_like(self.weights)
-        self._advance_sampled(F, present)
+        arrived = torch.arange(len(F)) if present is None else torch.nonzero(present)[:, 0]
+        self._advance_sampled(arrived, F[arrived])
         return self.weights.clone()
 
-    def _advance_sampled(self, values: Tensor, present: Tensor | None) -> None:
-        """Advance the state by a step on what has arrived of a large family."""
+    def _advance_sampled(self, arrived: Tensor, values: Tensor) -> None:
+        """Advance the state by a step on the losses of a large family that arrived: their numbers and values, (n,)."""
         assert isinstance(self.method, FereroPI)
         state = self.state
         is_metric = self._metrics if self.preference.measured else None
         updates = advance_sampled(
-            self.preference, self.method, state.method, state.correction, state.record, values, present, is_metric
+            self.preference, self.method, state.method, state.correction, state.record, arrived, values, is_metric
         )
         buffers: dict[str, Any] = self._buffers  # get_buffer would take longer than the write
         with torch.no_grad():

@@ -37,10 +37,28 @@ class Layout(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The values (n,) of a family, 0 where a member is missing, and their counts; None for one each."""
+    """What was given of a family.
+
+    Attributes:
+        values: (n,), 0 where a member is missing.
+        counts: (n,); None for one each.
+        members: The numbers of these members, (n,); None for all in their order.
+    """
 
     values: Tensor
     counts: Tensor | None
+    members: Tensor | None
+
+    def spread(self, size: int) -> tuple[Tensor, Tensor | None]:
+        """Values and counts of all members, (size,)."""
+        if self.members is None:
+            return self.values, self.counts
+        counts = torch.ones_like(self.values, requires_grad=False) if self.counts is None else self.counts
+        at = (self.members.to(self.values.device),)
+        return (
+            self.values.new_zeros(size).index_put(at, self.values),
+            counts.new_zeros(size).index_put(at, counts),
+        )
 
 
 def read_family_losses(
@@ -51,6 +69,7 @@ def read_family_losses(
     *,
     index: Index = None,
     keep_graph: bool = False,
+    is_compact: bool = False,
 ) -> Reading:
     """`read_losses`, where names may be those of families.
 
@@ -62,6 +81,8 @@ def read_family_losses(
         device: Where to put numbers that come without one.
         index: The numbers (k,) of the members that the values of a family are of.
         keep_graph: As for `read_losses`.
+        is_compact: Whether values by name are only read of losses that arrived, which costs what these cost; on the
+            CPU.
 
     Raises:
         InputError: A wrong number, shape or kind, or an index that does not fit.
@@ -75,7 +96,7 @@ def read_family_losses(
         _check_names(counts, layout, "counts")
     single = _read_single(losses, counts, layout, device, keep_graph)
     parts = [_read_family(family, losses, counts, index or {}, layout) for family in layout.families]
-    return _joined(single, parts, layout, device)
+    return _arrived(single, parts, layout) if is_compact else _joined(single, parts, layout, device)
 
 
 def check_family_attached(losses: Losses, layout: Layout, counts: Counts = None) -> None:
@@ -245,14 +266,8 @@ def _read_family(
         values, amounts = torch.where(is_missing, 0.0, values), known if amounts is None else amounts * known
     if amounts is not None:
         values = torch.where(amounts > 0, values, 0.0)
-    if family.name not in index:
-        return _Part(values, amounts)
-    members = read_members(index[family.name], family, len(values)).to(values.device)
-    amounts = torch.ones_like(values, requires_grad=False) if amounts is None else amounts
-    return _Part(
-        values.new_zeros(family.size).index_put((members,), values),
-        amounts.new_zeros(family.size).index_put((members,), amounts),
-    )
+    members = read_members(index[family.name], family, len(values)) if family.name in index else None
+    return _Part(values, amounts, members)
 
 
 def _as_values(value: Any, family: Family, *, sampled: bool) -> Tensor:
@@ -301,12 +316,31 @@ def _joined(single: Reading | None, parts: Sequence[_Part | None], layout: Layou
     values = [] if single is None else [single.values.to(where, wide)]
     counts = [] if single is None else [single.counts]
     for family, part in zip(layout.families, parts, strict=True):
-        absent = torch.zeros(family.size, dtype=wide, device=where)
-        values.append(absent if part is None else part.values.to(wide))
-        counts.append(absent if part is None else part.counts)
+        missing = _Part(torch.zeros(0, dtype=wide, device=where), None, torch.zeros(0, dtype=torch.int64))
+        own, amounts = (missing if part is None else part).spread(family.size)
+        values.append(own.to(wide))
+        counts.append(amounts)
     if all(count is None for count in counts):
         return Reading(torch.cat(values), None)
     known = [
         torch.ones_like(v.detach()) if n is None else n.to(where, wide) for v, n in zip(values, counts, strict=True)
     ]
     return Reading(torch.cat(values), torch.cat(known))
+
+
+def _arrived(single: Reading | None, parts: Sequence[_Part | None], layout: Layout) -> Reading:
+    """The losses that arrived, in the widest type, with their places."""
+    found = [] if single is None else [(single.values, single.counts, torch.arange(len(layout.single)))]
+    for family, part in zip(layout.families, parts, strict=True):
+        if part is not None:
+            members = torch.arange(family.size) if part.members is None else part.members
+            found.append((part.values, part.counts, members + family.start))
+    kept = [
+        (values, places) if counts is None or bool((counts > 0).all()) else (values[counts > 0], places[counts > 0])
+        for values, counts, places in found
+    ]
+    is_wide = any(values.dtype == torch.float64 for values, _ in kept)
+    wide = torch.float64 if is_wide else torch.float32
+    none = torch.zeros(0, dtype=wide), torch.zeros(0, dtype=torch.int64)
+    values, places = zip(none, *kept, strict=True)
+    return Reading(torch.cat([one.to(wide) for one in values]), None, torch.cat(places))

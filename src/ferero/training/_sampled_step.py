@@ -42,8 +42,8 @@ def advance_sampled(
     state: SampledState,
     correction: Correction,
     record: Record,
+    arrived: Tensor,
     values: Tensor,
-    present: Tensor | None,
     is_metric: Tensor | None,
 ) -> dict[str, SampledUpdate]:
     """One step: what the buffers of a controller become, by their names.
@@ -54,15 +54,14 @@ def advance_sampled(
         state: Its state, of all losses.
         correction: The correction by held-out values.
         record: Statistics for the report.
-        values: The losses, (m,), float64; finite where they arrived.
-        present: Which of them arrived, (m,), bool; None for all.
+        arrived: The numbers of the losses that arrived, (n,).
+        values: Their values, (n,), float64, finite.
         is_metric: Which are metrics in units of their own, (m,), bool; None where there are none.
     """
-    arrived = torch.arange(len(values)) if present is None else torch.nonzero(present)[:, 0]
     sample = sample_of(preference, arrived)
     at = sample.losses
     own = Correction(*(getattr(correction, field.name)[at] for field in fields(Correction)))
-    losses = values[at]
+    losses = torch.zeros(len(at), dtype=values.dtype).index_copy(0, torch.searchsorted(at, arrived), values)
     corrected, known = own.apply(losses), sample.present
     if is_metric is not None:
         known = known & ((own.observed > 0) | ~is_metric[at])

@@ -205,10 +205,16 @@ class Steer(Controller):
                 self._agree()
             check_family_attached(losses, self._layout, counts)
         reading = read_family_losses(
-            losses, counts, self._layout, self.weights.device, index=index, keep_graph=ranks > 1
+            losses,
+            counts,
+            self._layout,
+            self.weights.device,
+            index=index,
+            keep_graph=ranks > 1,
+            is_compact=self._is_sampled and ranks == self.every == 1,
         )
         if not is_attached:
-            return (self.weights.to(reading.values, copy=True) * reading.values).sum()
+            return (self._weights_of(reading).to(reading.values, copy=True) * reading.values).sum()
         if not is_new:
             return self._repeat(reading, ranks)
         while self._zero_hooks:  # of a refused batch
@@ -218,7 +224,7 @@ class Steer(Controller):
             weights = self._advance_on_device(step)
         elif math.isfinite(step.means.sum().item()) or bool(torch.isfinite(step.means).all()):
             with torch.inference_mode():
-                weights = self._advance(step, None)
+                weights = self._advance(step, None, reading.places)
         else:
             return self._refuse(step, reading)
         applied = self._repeats.applied = AppliedWeights(weights.to(reading.values.dtype, copy=True), step.share)
@@ -292,20 +298,32 @@ class Steer(Controller):
         check_agreement(traits, self.weights.device, self.group)
         self._is_agreed = True
 
+    def _weights_of(self, reading: Reading) -> Tensor:
+        """Today's weights of what was read."""
+        return self.weights if reading.places is None else self.weights[reading.places]
+
     def _repeat(self, reading: Reading, ranks: int) -> Tensor:
         """The sum with the weights of the last new call; no state changes.
 
         Losses may be anything here: a line search may meet what is not finite, and handles it.
         """
-        applied = self._repeats.applied or AppliedWeights(self.weights.to(reading.values, copy=True), None)
+        applied = self._repeats.applied
+        if applied is None or reading.places is not None:  # of a sample, the state has the last weights
+            applied = AppliedWeights(self._weights_of(reading).to(reading.values, copy=True), None)
         if is_in_backward():
             return _zero(reading.values) if self._zero_hooks else applied.sum(reading.values)
         if ranks > 1:
             applied = applied._replace(share=gather(reading, self._measured, self.group)[0].share)
         return applied.sum(reading.values)
 
-    def _advance(self, step: JointLosses, is_finite: Tensor | None) -> Tensor:
-        """Advance the state by one step where the losses are finite, and return the weights for this batch."""
+    def _advance(self, step: JointLosses, is_finite: Tensor | None, places: Tensor | None = None) -> Tensor:
+        """Advance the state by one step where the losses are finite, and return the weights for this batch.
+
+        Args:
+            step: The losses, (m,), or of a large family those that arrived.
+            is_finite: Whether they are finite, (), where the host does not know.
+            places: The numbers of those that arrived.
+        """
         accept, step = is_finite, step._replace(means=step.means.to(self.weights.dtype))
         if self.every > 1:
             step, accept = self._accumulate(step, is_finite)
@@ -313,9 +331,12 @@ class Steer(Controller):
             self._correct(accept)
         if self._is_sampled:
             if accept is None or bool(accept):
-                self._advance_sampled(step.means, step.present)
+                arrived = places
+                if arrived is None:
+                    arrived = torch.nonzero(torch.ones_like(step.means) if step.present is None else step.present)[:, 0]
+                self._advance_sampled(arrived, step.means if places is not None else step.means[arrived])
             self.has_multipliers = True
-            return self.weights
+            return self.weights if places is None else self.weights[places]
         state, self.has_multipliers = advance(
             self.preference, self.method, self.state, step.means, present=step.present
         )
@@ -365,7 +386,9 @@ class Steer(Controller):
         """On the CPU: raise, or return a zero without a gradient; no state has changed."""
         is_finite = torch.isfinite(step.means)
         if self.on_nonfinite == "raise":
-            bad = [name for name, ok in zip(self.preference.names, is_finite.tolist(), strict=True) if not ok]
+            numbers = torch.nonzero(~is_finite)[:, 0]
+            numbers = numbers if reading.places is None else reading.places[numbers]
+            bad = [self.preference.names[i] for i in numbers.tolist()]
             raise NonFiniteError(
                 f"losses: {', '.join(bad)} not finite; nothing was updated. Lower the learning rate, look for the "
                 'batch, or pass on_nonfinite="skip".'
