@@ -105,7 +105,7 @@ def sample_of(preference: Preference, arrived: Tensor) -> Sample:
     lookup = _lookup_of(preference)
     rows = lookup.rows_naming(arrived)
     columns, coefficients = lookup.terms(rows)
-    losses = torch.cat([arrived, columns[coefficients != 0], lookup.ordered]).unique()
+    losses = _distinct(torch.cat([arrived, columns[coefficients != 0], lookup.ordered]))
     present = torch.zeros(len(losses), dtype=torch.bool)
     present[torch.searchsorted(losses, arrived)] = True
     local = torch.searchsorted(losses, columns).clamp(max=max(len(losses) - 1, 0))
@@ -134,7 +134,7 @@ def advance_sample(
     rest = _rest(state, old, channels, known)
     stepped = method._step(channels, values, known, old, rest)
     raw = torch.where(known, stepped.raw, old.raw)
-    new = replace(stepped.state, raw=raw)
+    new = SampledState(**vars(stepped.state) | {"raw": raw})
     counted = known.to(raw.dtype)
     over, bounds = _over(channels, new)
     totals = torch.stack(
@@ -186,7 +186,7 @@ class _Lookup:
     def rows_naming(self, losses: Tensor) -> Tensor:
         """The rows that name one of the losses, ascending."""
         places = _ranges(self._column_ends, losses)
-        return self._by_column[places[0][places[1]]].unique()
+        return _distinct(self._by_column[places[0][places[1]]])
 
     def terms(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """The losses that rows name, (s, n), and their coefficients, 0 for what is left over."""
@@ -215,6 +215,12 @@ class _Lookup:
             bound=self.whole.bound[sized],
             has_bound=self.whole.has_bound[sized],
         )
+
+
+def _distinct(numbers: Tensor) -> Tensor:
+    """Without repetitions, ascending."""
+    ordered = numbers.sort().values
+    return torch.cat([ordered[:1], ordered[1:][ordered[1:] != ordered[:-1]]])
 
 
 def _ranges(ends: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:

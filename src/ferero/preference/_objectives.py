@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ferero.errors import InputError, UnknownNameError
 from ferero.preference._expression import Expression, LinearForm
@@ -48,7 +49,7 @@ class Objectives:
         for name in self.measured:
             self._index(name)
 
-    def __getattr__(self, name: str) -> Expression:
+    def __getattr__(self, name: str) -> Any:  # an Expression, or a FamilyExpression
         if name.startswith("__"):  # protocols (copy, pickle, numpy) probe for these
             is_ours = name in self.__dict__.get("_places", {})
             raise AttributeError(f"'{name}' is read as f[\"{name}\"]" if is_ours else name)

@@ -158,8 +158,9 @@ class Controller(nn.Module):
         tensors = first.tensors()
         if "slopes" in self.method.requires:
             tensors["slopes"] = torch.zeros_like(first.weights)
-        for name, tensor in tensors.items():
-            self.register_buffer(name, tensor.detach().clone())
+        del first  # large families: no tensor is held twice
+        for name in tuple(tensors):
+            self.register_buffer(name, tensors.pop(name).detach().clone())
         self.has_multipliers = False
         self.is_good = torch.ones(preference.batch_shape, dtype=torch.bool, device="cpu")
 
