@@ -355,3 +355,58 @@ def test_micro_batches_of_samples():
         0.0,
         0.0,
     ]  # the very first batch counts by itself too
+
+
+# whole steps, and many models ------------------------------------------------------------------------------
+
+FIVE = ferero.objectives("ce", group=5)
+BOUNDED = ferero.Preference(FIVE, [FIVE.group <= 0.3], minimize=FIVE.ce)
+
+
+def by_family(model, x):
+    out = model(x)
+    return {"ce": (out - 1).square().mean(), "group": out.square().mean(dim=0)}
+
+
+def flat(model, x):
+    losses = by_family(model, x)
+    return torch.cat([losses["ce"][None], losses["group"]])
+
+
+def linear(seed=0):
+    torch.manual_seed(seed)
+    return torch.nn.Linear(4, 5)
+
+
+def sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.05)
+
+
+DATA = torch.randn(48, 4, generator=torch.Generator().manual_seed(0))
+
+
+def test_a_stepper_takes_families():
+    weights = []
+    for loss_fn in (by_family, flat):
+        model = linear()
+        method = ferero.FereroSA(gamma=0.01)
+        stepper = ferero.Stepper(model, loss_fn, BOUNDED, sgd(model.parameters()), method=method)
+        for i in range(6):
+            stepper.step(DATA[8 * i : 8 * i + 8])
+        weights.append(model.weight.detach())
+        assert stepper.report().families[0].size == 5
+    assert torch.equal(*weights)
+
+
+def test_many_models_take_families():
+    found = []
+    for loss_fn in (by_family, flat):
+        front = ferero.train_front(linear, loss_fn, [DATA[:24], DATA[24:]], [BOUNDED], optimizer=sgd, epochs=3)
+        found.append(front.losses)
+    assert torch.equal(torch.as_tensor(found[0]), torch.as_tensor(found[1]))
+
+    def short(model, x):
+        return by_family(model, x) | {"group": model(x).square().mean(dim=0)[:3]}
+
+    with pytest.raises(InputError, match=r"loss_fn: expected shape \(5,\) for the family 'group', .*found \(3,\)"):
+        ferero.train_front(linear, short, [DATA], [BOUNDED], optimizer=sgd, epochs=1)

@@ -13,7 +13,7 @@ from ferero._arrays import to_float64
 from ferero.errors import InputError, NonFiniteError, UnknownNameError
 from ferero.preference._family import Family
 from ferero.preference._objectives import did_you_mean
-from ferero.training._losses import Counts, Losses, Reading, check_attached, read_losses, read_values
+from ferero.training._losses import Counts, Losses, LossFunction, Reading, check_attached, read_losses, read_values
 
 Index: TypeAlias = Mapping[str, Any] | None
 """Which members the values of a family are of, by its name."""
@@ -97,6 +97,32 @@ def read_family_losses(
     single = _read_single(losses, counts, layout, device, keep_graph)
     parts = [_read_family(family, losses, counts, index or {}, layout) for family in layout.families]
     return _arrived(single, parts, layout) if is_compact else _joined(single, parts, layout, device)
+
+
+def spelled_out(loss_fn: LossFunction, layout: Layout) -> LossFunction:
+    """A loss function that gives the members of families by their own names, for many models at once."""
+    if not layout.families:
+        return loss_fn
+    sizes = {family.name: family.size for family in layout.families}
+
+    def spell(model: Any, batch: Any) -> Losses:
+        losses = loss_fn(model, batch)
+        if not isinstance(losses, Mapping):
+            return losses
+        found: dict[str, Any] = {}
+        for name, value in losses.items():
+            if name not in sizes:
+                found[name] = value
+                continue
+            if not isinstance(value, Tensor) or value.shape != (sizes[name],):
+                raise InputError(
+                    f"loss_fn: expected shape ({sizes[name]},) for the family {name!r}, one number for each member, "
+                    f"found {tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__}."
+                )
+            found |= {f"{name}[{i}]": one for i, one in enumerate(value.unbind())}
+        return found
+
+    return spell
 
 
 def check_family_attached(losses: Losses, layout: Layout, counts: Counts = None) -> None:
