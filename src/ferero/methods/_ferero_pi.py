@@ -15,7 +15,7 @@ from ferero.methods._method import Decision, Diagnosis, Observation, check_obser
 from ferero.methods._rows import Rows, rows_of
 from ferero.preference import Preference
 
-__all__ = ["FereroPI", "FereroPIState", "Rest", "Stepped"]
+__all__ = ["ControlStep", "FereroPI", "FereroPIState", "Rest"]
 
 _FIRST = 3  # values whose median counts as one: a single one may be an outlier
 _SMALLEST_RATE = 1 / 128  # of the smoothing
@@ -126,7 +126,7 @@ class Rest(NamedTuple):
     now: Tensor
 
 
-class Stepped(NamedTuple):
+class ControlStep(NamedTuple):
     """A step of the controller.
 
     Attributes:
@@ -259,7 +259,7 @@ class FereroPI:
 
     def _step(
         self, channels: Channels, values: Tensor, present: Tensor | None, old: FereroPIState, rest: Rest | None = None
-    ) -> Stepped:
+    ) -> ControlStep:
         """One step on values (..., m); those of a sample beside the rest of the losses."""
         latest = values if present is None else torch.where(present, values, old.latest)
         seen = old.seen + (1 if present is None else present)
@@ -280,7 +280,7 @@ class FereroPI:
             weights=weights, **sized._asdict(),
         )  # fmt: skip
         new = new.after_whole(weighed.weights, channels) if rest is None else new
-        return Stepped(_bounded(weighed.multipliers * factor), weighed.weights, new)
+        return ControlStep(_bounded(weighed.multipliers * factor), weighed.weights, new)
 
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
         """Which constraints are saturated: violated with all the weight there is, and one of them not improving."""

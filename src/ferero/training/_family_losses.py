@@ -36,7 +36,7 @@ class Layout(NamedTuple):
         return self.names[: self.families[0].start] if self.families else self.names
 
 
-class _Part(NamedTuple):
+class _GivenFamily(NamedTuple):
     """What was given of a family.
 
     Attributes:
@@ -279,7 +279,7 @@ def _counts_of(counts: Counts, single: Sequence[str]) -> Counts:
 
 def _read_family(
     family: Family, losses: Mapping[str, Any], counts: Counts, index: Mapping[str, Any], layout: Layout
-) -> _Part | None:
+) -> _GivenFamily | None:
     """The values of a family; None where it is absent."""
     value = losses.get(family.name)
     if value is None:
@@ -293,7 +293,7 @@ def _read_family(
     if amounts is not None:
         values = torch.where(amounts > 0, values, 0.0)
     members = read_members(index[family.name], family, len(values)) if family.name in index else None
-    return _Part(values, amounts, members)
+    return _GivenFamily(values, amounts, members)
 
 
 def _as_values(value: Any, family: Family, *, sampled: bool) -> Tensor:
@@ -333,7 +333,9 @@ def _family_counts(counts: Counts, family: Family, values: Tensor, layout: Layou
     return amounts.expand_as(values)
 
 
-def _joined(single: Reading | None, parts: Sequence[_Part | None], layout: Layout, device: torch.device) -> Reading:
+def _joined(
+    single: Reading | None, parts: Sequence[_GivenFamily | None], layout: Layout, device: torch.device
+) -> Reading:
     """All losses in their order, in the widest type, where the families are."""
     given = [part.values for part in parts if part is not None]
     given += [] if single is None else [single.values]
@@ -342,7 +344,7 @@ def _joined(single: Reading | None, parts: Sequence[_Part | None], layout: Layou
     values = [] if single is None else [single.values.to(where, wide)]
     counts = [] if single is None else [single.counts]
     for family, part in zip(layout.families, parts, strict=True):
-        missing = _Part(torch.zeros(0, dtype=wide, device=where), None, torch.zeros(0, dtype=torch.int64))
+        missing = _GivenFamily(torch.zeros(0, dtype=wide, device=where), None, torch.zeros(0, dtype=torch.int64))
         own, amounts = (missing if part is None else part).spread(family.size)
         values.append(own.to(wide))
         counts.append(amounts)
@@ -354,7 +356,7 @@ def _joined(single: Reading | None, parts: Sequence[_Part | None], layout: Layou
     return Reading(torch.cat(values), torch.cat(known))
 
 
-def _arrived(single: Reading | None, parts: Sequence[_Part | None], layout: Layout) -> Reading:
+def _arrived(single: Reading | None, parts: Sequence[_GivenFamily | None], layout: Layout) -> Reading:
     """The losses that arrived, in the widest type, with their places."""
     found = [] if single is None else [(single.values, single.counts, torch.arange(len(layout.single)))]
     for family, part in zip(layout.families, parts, strict=True):
