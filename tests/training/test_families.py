@@ -85,6 +85,18 @@ def test_a_family_may_be_absent_and_a_sample_empty():
     assert steer.record.seen.tolist() == [2.0] + [0.0] * N
 
 
+def test_there_may_be_families_alone():
+    g = ferero.objectives(group=3)
+    for constraints in ([g.group <= 0.3], [g.group - g.group.mean() == 0]):
+        steer = Steer(ferero.Preference(g, constraints))
+        x = torch.rand(3, dtype=torch.float64, requires_grad=True)
+        steer({"group": x * 1}, counts=4).backward()
+        steer({"group": x[:2] * 1}, counts={"group": 2.0}, index={"group": [2, 0]}).backward()
+        assert steer.record.seen.tolist() == [2.0, 1.0, 2.0]
+        assert steer.report().families[0].size == 3
+        assert Controller(steer.preference).step({"group": [1.0, 2.0, 3.0]})["group"].shape == (3,)
+
+
 def test_half_precision_and_evaluation():
     steer, x = Steer(PREFERENCE), values(0)
     loss = steer({"ce": x[0] * 1, "group": (x[1:] * 1).to(torch.bfloat16)})

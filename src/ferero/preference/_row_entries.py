@@ -163,61 +163,69 @@ def read_entries(objectives: Objectives, blocks: Sequence[RowBlock]) -> tuple[Ro
     """
     first = blocks[0].start if blocks else 0
     k = blocks[-1].stop - first if blocks else 0
-    rows: list[int] = []
-    columns: list[int] = []
-    values: list[float] = []
-    large: list[tuple[Tensor, Tensor, Tensor]] = []
+    written = _Written()
     for block in blocks:
-        form, at = block.part.form, block.start - first
-        _check_finite(block.part, form)
-        own: tuple[tuple[str, float], ...] = ()
-        shared = form
-        if isinstance(block.part, FamilyConstraint):
-            own, shared = block.part.difference.own, block.part.difference.shared
-        _add_shared(objectives, block, at, shared, rows, columns, values, large)
-        for name, c in own:
-            start = next(family.start for family in objectives.families if family.name == name)
-            place = torch.arange(block.size)
-            large.append((place + at, place + start, torch.full((block.size,), c, dtype=torch.float64)))
-    few = (torch.tensor(rows, dtype=torch.int64), torch.tensor(columns, dtype=torch.int64))
-    large.insert(0, (*few, torch.tensor(values, dtype=torch.float64)))
-    row, column, value = (torch.cat(parts) for parts in zip(*large, strict=True))
-    made = _coalesced(row, column, value, (k, len(objectives)))
+        _add_block(written, objectives, block, block.start - first)
     constants = [torch.full((block.size,), block.part.form.constant, dtype=torch.float64) for block in blocks]
     margins = [torch.full((block.size,), block.part.margin, dtype=torch.float64) for block in blocks]
     none = torch.zeros(0, dtype=torch.float64)
-    return made, torch.cat([*constants, none]) + 0.0, torch.cat([*margins, none])
+    entries = _coalesced(*written.joined(), (k, len(objectives)))
+    return entries, torch.cat([*constants, none]) + 0.0, torch.cat([*margins, none])
 
 
-def _add_shared(
-    objectives: Objectives,
-    block: RowBlock,
-    at: int,
-    shared: LinearForm,
-    rows: list[int],
-    columns: list[int],
-    values: list[float],
-    large: list[tuple[Tensor, Tensor, Tensor]],
-) -> None:
-    """Add what all rows of a block share."""
+class _Written:
+    """Entries as they are found: single ones, and those of many rows at once."""
+
+    def __init__(self) -> None:
+        self._single: list[tuple[int, int, float]] = []
+        self._many: list[tuple[Tensor, Tensor, Tensor]] = []
+
+    def add(self, row: int, column: int, value: float) -> None:
+        self._single.append((row, column, value))
+
+    def add_many(self, rows: Tensor, columns: Tensor, value: float) -> None:
+        """The same value at all pairs of rows and columns that broadcast together."""
+        shape = torch.broadcast_shapes(rows.shape, columns.shape)
+        rows, columns = (places.expand(shape).reshape(-1) for places in (rows, columns))
+        self._many.append((rows, columns, torch.full((len(rows),), value, dtype=torch.float64)))
+
+    def joined(self) -> tuple[Tensor, Tensor, Tensor]:
+        rows, columns, values = zip(*self._single, strict=True) if self._single else ((), (), ())
+        single = torch.tensor(rows, dtype=torch.int64), torch.tensor(columns, dtype=torch.int64)
+        everything = [(*single, torch.tensor(values, dtype=torch.float64)), *self._many]
+        row, column, value = (torch.cat(parts) for parts in zip(*everything, strict=True))
+        return row, column, value
+
+
+def _add_block(written: _Written, objectives: Objectives, block: RowBlock, at: int) -> None:
+    """Add the rows of a block, the first of which has the number ``at``."""
+    shared = block.part.form
+    _check_finite(block.part, shared)
+    rows = torch.arange(at, at + block.size)
+    families = {family.name: family for family in objectives.families}
+    if isinstance(block.part, FamilyConstraint):
+        difference = block.part.difference
+        shared = difference.shared
+        for name, c in difference.own:
+            written.add_many(rows, rows - at + families[name].start, c)
     means = {family.mean: family for family in objectives.families}
-    place = torch.arange(block.size) + at
     for name, c in shared.terms:
         family = means.get(name)
-        if family is None and block.size == 1:
-            rows.append(at)
-            columns.append(column_of(objectives, name))
-            values.append(c)
-            continue
-        start, n = (column_of(objectives, name), 1) if family is None else (family.start, family.size)
-        if block.size * n > _MOST_ENTRIES:
-            raise InputError(
-                f"constraints: '{block.part}' has {block.size} rows of {n} terms, expected at most {_MOST_ENTRIES} "
-                "terms; make the mean a loss of its own, objectives('average', ...), and compare with f.average"
-            )
-        shape = (block.size, n)
-        where = place[:, None].expand(shape).reshape(-1), (torch.arange(n) + start).expand(shape).reshape(-1)
-        large.append((*where, torch.full((block.size * n,), c / n, dtype=torch.float64)))
+        if family is not None:
+            _check_size(block, family.size)
+            written.add_many(rows[:, None], torch.arange(family.start, family.stop), c / family.size)
+        elif block.size == 1:
+            written.add(at, column_of(objectives, name), c)
+        else:
+            written.add_many(rows, torch.tensor(column_of(objectives, name)), c)
+
+
+def _check_size(block: RowBlock, terms: int) -> None:
+    if block.size * terms > _MOST_ENTRIES:
+        raise InputError(
+            f"constraints: '{block.part}' has {block.size} rows of {terms} terms, expected at most {_MOST_ENTRIES} "
+            "terms; make the mean a loss of its own, objectives('average', ...), and compare with f.average"
+        )
 
 
 def _coalesced(row: Tensor, column: Tensor, value: Tensor, shape: tuple[int, int]) -> RowEntries:
