@@ -27,6 +27,7 @@ COMMANDS = {
     "cooper": "benchmarks/cooper/compare.py",
     "cooper-resume": "benchmarks/cooper/resume.py",
     "core": "ferero bench core",
+    "families-cpu": "python -m ferero_lab.bench.family_cost",
     "import-time": "benchmarks/import_time.py",
     "lowest-versions": "benchmarks/lowest_versions.py",
     "methods": "ferero bench methods",

@@ -43,8 +43,8 @@ from ferero.geometry import project_multipliers
 from ferero.methods import Decision, check_observation
 from ferero.optimize import minimize_many
 from ferero.plot import style
-from ferero.preference import Constraint, Logarithm, Objectives, Ratio, Rewriting
-from ferero.training import Controller, Ensemble, Members, read_batches
+from ferero.preference import Constraint, Family, FamilyConstraint, Logarithm, Objectives, Ratio, Rewriting
+from ferero.training import Controller, Ensemble, FamilyReport, Members, Report, read_batches
 
 mpl.use("Agg")
 
@@ -265,7 +265,18 @@ options("Constraint", lambda **how: Preference(F, Constraint(TERM, "<=", (F.a <=
 options("ramp", partial(ferero.ramp, 1.0, 0.5, steps=10), after=3)
 options("cosine", partial(ferero.cosine, 1.0, 0.5, steps=10), after=3)
 options("Objectives", lambda **how: Preference(Objectives(("a", "b"), **how)), measured=("a",))
+options("Objectives", lambda **how: Preference(Objectives(("a", "b[0]"), **how)), families=(Family("b", 1, 1),))
 options("objectives", lambda **how: Preference(ferero.objectives("a", "b", **how)), measured=("a",))
+options("objectives", lambda families=None: Preference(ferero.objectives("a", **(families or {}))), families={"b": 3})
+FAMILY = ferero.objectives("a", b=3)
+
+
+def family_constrained(**how: Any) -> Preference:
+    side = FAMILY.b.family
+    return Preference(FAMILY, FamilyConstraint(side, "<=", side.times(2.0), **how), minimize=FAMILY.a)
+
+
+options("FamilyConstraint", family_constrained, absolute=True, margin=2.0, label="in other words", name="budget")
 options("spread", partial(ferero.spread, 2, 3), low=0.3, high=1.0)
 options("Cone.dominates", partial(Cone.orthant(2).dominates, [1.0, 1.0], [1.0, 2.0]), strict=True)
 options("nondominated", partial(ferero.nondominated, [[1.0, 2.0, 3.0], [3.0, 2.0, 1.5]]), cone=Cone([[1.0, 0.0, 0.0]]))
@@ -439,6 +450,28 @@ def together(run: Callable[..., Any], group: Any = None) -> Any:
         return run(group=alone if group else None)
 
 
+FAMILY_STEERED = Preference(FAMILY, [FAMILY.b <= 0.5], minimize=FAMILY.a)
+
+
+def sampled(kind: Any, index: Any = None) -> Any:
+    controller = kind(FAMILY_STEERED)
+    b = torch.ones(3, requires_grad=kind is ferero.Steer)
+    values = {"a": b.sum(), "b": b * 1}
+    out = controller(values, index=index) if kind is ferero.Steer else controller.step(values, index=index)
+    return out, controller.weights, controller.losses
+
+
+options("Steer.forward", partial(sampled, ferero.Steer), index={"b": [0, 1, 3]})
+options("Controller.step", partial(sampled, Controller), index={"b": [0, 1, 1]})
+
+
+def told(**how: Any) -> Any:
+    report = Report("met", "", (), {}, 1, 0, **how)
+    return str(report), report.noise
+
+
+ONE_FAMILY = FamilyReport("b <= 1", 3, 2, "b[1] <= 1", 0.5, "not_met", 0.1)
+options("Report", told, families=(ONE_FAMILY,), noise=torch.ones(3))
 options("Steer", steered, method=ferero.LinearScalarization(), every=2)
 options("Steer", partial(steered, bad=True), on_nonfinite="skip")
 options("Steer", partial(together, steered), group="alone")

@@ -43,6 +43,12 @@ def moving(ray: torch.Tensor) -> Preference:
     return Preference(f, [own <= ferero.ramp(1.0, float(end), steps=3) for own, end in zip(f, ray, strict=True)])
 
 
+def family(ray: torch.Tensor) -> Preference:
+    """A bound on every member of a family, whose members are all the losses."""
+    f = ferero.objectives(group=len(ray))
+    return Preference(f, [f.group <= float(ray.sum()), f.group >= f.group.mean() - 2])
+
+
 class Case(NamedTuple):
     method: Method[Any]
     wanted: Callable[[torch.Tensor], Preference]
@@ -58,6 +64,9 @@ CASES = {
     "FereroPI": Case(ferero.FereroPI(), constrained),
     "FereroPI ratios": Case(ferero.FereroPI(), as_ratios),
     "FereroPI moving": Case(ferero.FereroPI(), moving),
+    "Ferero family": Case(ferero.Ferero(bound=10.0), family, 1e-6),
+    "FereroSA family": Case(ferero.FereroSA(gamma=0.02), family),
+    "FereroPI family": Case(ferero.FereroPI(), family),
     "FereroQG": Case(ferero.FereroQG(), Preference.ray, 1e-5),
     "LinearScalarization": Case(ferero.LinearScalarization(), Preference.ray),
     "Tchebycheff": Case(ferero.Tchebycheff(), shifted),

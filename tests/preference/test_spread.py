@@ -1,6 +1,7 @@
 """Evenly spread rays: exact numbers, inside the orthant, further apart than chance."""
 
 import math
+import time
 
 import pytest
 import torch
@@ -45,12 +46,24 @@ def test_one_ray_is_the_diagonal(m):
     torch.testing.assert_close(spread(m, 1), torch.full((1, m), m**-0.5, dtype=torch.float64))
 
 
-@pytest.mark.parametrize(("m", "n"), [(3, 10), (3, 100), (4, 30), (6, 50), (10, 100), (20, 200)])
+@pytest.mark.parametrize(("m", "n"), [(3, 10), (3, 100), (4, 30), (6, 50), (10, 100), (20, 200), (3, 400), (4, 400)])
 def test_further_apart_than_chance(m, n):
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(21, n, m, generator=generator, dtype=torch.float64).abs()
     random = [smallest_angle(torch.nn.functional.normalize(x, dim=1)) for x in points]
     assert smallest_angle(spread(m, n)) >= 2 * sorted(random)[10]
+
+
+def test_a_thousand_rays_take_a_second():
+    spread(3, 300)  # scipy's modules
+    times = []
+    for _ in range(3):
+        start = time.process_time()
+        rays = spread(3, 1000)
+        times.append(time.process_time() - start)
+    assert min(times) < 1
+    assert torch.equal(rays, spread(3, 1000))
+    assert smallest_angle(rays) > 0.8 * smallest_angle(spread(3, 250)) / 2  # half as far at four times the number
 
 
 @pytest.mark.parametrize("m", [3, 5])

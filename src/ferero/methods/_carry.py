@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ferero.methods._ferero_pi import FereroPIState
 from ferero.preference import Preference
+from ferero.preference._row_entries import RowEntries
 
 __all__ = ["RowMatch", "carry_ferero_pi", "take"]
 
@@ -36,8 +37,8 @@ class RowMatch:
     @classmethod
     def of(cls, old: Preference, new: Preference) -> RowMatch:
         """Of two single preferences over the same names; levels may differ."""
-        is_same = old.B_h.shape == new.B_h.shape and torch.equal(old.B_h, new.B_h)
-        return cls(_match(old.A, new.A), _match(old.B_g, new.B_g), _match(old.B_h, new.B_h), is_same)
+        order, g, h = ([_texts(p, which) for p in (old, new)] for which in ("A", "entries_g", "entries_h"))
+        return cls(_match(*order), _match(*g), _match(*h), h[0] == h[1])
 
     def rows(self, m_g: int) -> Tensor:
         """For inequalities, then equalities, (r,); the old preference has m_g inequalities."""
@@ -80,9 +81,16 @@ def carry_ferero_pi(
     return FereroPIState(**{field.name: carried(field.name) for field in fields(FereroPIState)})
 
 
-def _match(old: Tensor, new: Tensor) -> Tensor:
-    places: defaultdict[bytes, list[int]] = defaultdict(list)
-    for i, row in reversed(list(enumerate((old.cpu().double() + 0.0).numpy()))):
-        places[row.tobytes()].append(i)
-    found = (places[row.tobytes()] for row in (new.cpu().double() + 0.0).numpy())
-    return torch.tensor([rows.pop() if rows else -1 for rows in found], dtype=torch.int64)
+def _texts(preference: Preference, which: str) -> list[str]:
+    """Each row of the order, or of constraints, as text."""
+    rows = getattr(preference, which)
+    if isinstance(rows, RowEntries):
+        return rows.to("cpu", torch.float64).texts()
+    return [str(row) for row in (rows.cpu().double() + 0.0).tolist()]
+
+
+def _match(old: list[str], new: list[str]) -> Tensor:
+    places: defaultdict[str, list[int]] = defaultdict(list)
+    for i, row in reversed(list(enumerate(old))):
+        places[row].append(i)
+    return torch.tensor([places[row].pop() if places[row] else -1 for row in new], dtype=torch.int64)

@@ -62,7 +62,8 @@ class Channels:
         b_g, b_h = rows.b[..., : rows.m_g], rows.b[..., rows.m_g :]
         equalities = None if self.equalities is None else replace(self.equalities, b=b_h)
         channels_after = self.bound.shape[-1] - rows.k - rows.m_g
-        bound, has_bound = _bounds(self.moving, b_g, (rows.k, channels_after))
+        is_one_sided = (self.moving * b_g[..., None] <= 0).all(dim=-1)
+        bound, has_bound = _padded_bounds(is_one_sided, b_g, (rows.k, channels_after))
         return replace(self, rows=rows, equalities=equalities, bound=bound, has_bound=has_bound)
 
     def arrived(self, seen: Tensor, present: Tensor | None, complete: Tensor) -> Tensor:
@@ -189,7 +190,7 @@ def channels_of(preference: Preference, device: torch.device, dtype: torch.dtype
     if not preference.members:
         ray, is_ray = ray[0], is_ray[0]
     scale = p.A.abs().sum(dim=(-2, -1)) / orders.sum(dim=-1)
-    bound, has_bound = _bounds(p.B_g, p.b_g, (p.A.shape[-2], p.m if p.m_h else 0))
+    bound, has_bound = _bounds(p)
     return Channels(
         rows,
         equalities,
@@ -205,15 +206,25 @@ def channels_of(preference: Preference, device: torch.device, dtype: torch.dtype
     )
 
 
-def _bounds(B_g: Tensor, b_g: Tensor, around: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """What stands alone on its side of an inequality, as a unit: `Channels.bound` and `Channels.has_bound`.
+def _bounds(p: Preference) -> tuple[Tensor, Tensor]:
+    """What stands alone on its side of an inequality, as a unit: `Channels.bound` and `Channels.has_bound`."""
+    if p.entries_g is None:
+        is_one_sided = (p.B_g * p.b_g[..., None] <= 0).all(dim=-1)
+    else:
+        row, value = p.entries_g.row, p.entries_g.value
+        is_one_sided = row[value * p.b_g[row] > 0].bincount(minlength=p.m_g) == 0
+    return _padded_bounds(is_one_sided, p.b_g, (p.A.shape[-2], p.m if p.m_h else 0))
+
+
+def _padded_bounds(is_one_sided: Tensor, b_g: Tensor, around: tuple[int, int]) -> tuple[Tensor, Tensor]:
+    """The same from which rows have all coefficients on the other side, (..., m_g), and their constants (..., m_g).
 
     Args:
-        B_g: (..., m_g, m).
-        b_g: (..., m_g).
+        is_one_sided: Whether no coefficient has the sign of the constant.
+        b_g: The constants.
         around: The numbers of rows of the order, and of channels of losses.
     """
-    is_alone = ((B_g * b_g[..., None] <= 0).all(dim=-1) & (b_g != 0)).to(B_g.dtype)
+    is_alone = (is_one_sided & (b_g != 0)).to(b_g.dtype)
     return pad(log_size(b_g) * is_alone, around), pad(is_alone, around)
 
 

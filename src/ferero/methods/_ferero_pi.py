@@ -15,7 +15,7 @@ from ferero.methods._method import Decision, Diagnosis, Observation, check_obser
 from ferero.methods._rows import Rows, rows_of
 from ferero.preference import Preference
 
-__all__ = ["FereroPI", "FereroPIState"]
+__all__ = ["ControlStep", "FereroPI", "FereroPIState", "Rest"]
 
 _FIRST = 3  # values whose median counts as one: a single one may be an outlier
 _SMALLEST_RATE = 1 / 128  # of the smoothing
@@ -103,7 +103,43 @@ class FereroPIState:
             tensor = tensor.to(losses.device, dtype)
             return tensor.expand(*losses.shape[:missing], *tensor.shape) if missing > 0 else tensor
 
-        return FereroPIState(*(move(getattr(self, field.name)) for field in fields(self)))
+        return type(self)(*(move(getattr(self, field.name)) for field in fields(self)))
+
+    def after_whole(self, raw: Tensor, channels: Channels) -> FereroPIState:  # noqa: ARG002  # for states that keep sums
+        """The state after a step on all losses, with their weights before the common factor, (..., m)."""
+        return self
+
+
+class Rest(NamedTuple):
+    """What lies outside of a sample adds to sums over all losses and rows, () each.
+
+    Attributes:
+        weight: The absolute weights, before the common factor.
+        losses: The number of losses.
+        over: By how much the logarithms of units exceed those of the bounds.
+        bounds: The number of these bounds.
+        now: The number of this step.
+    """
+
+    weight: Tensor
+    losses: Tensor
+    over: Tensor
+    bounds: Tensor
+    now: Tensor
+
+
+class ControlStep(NamedTuple):
+    """A step of the controller.
+
+    Attributes:
+        multipliers: ``[lam_f; lam_g; lam_h]``, (..., k + r).
+        raw: The weights before the common factor, (..., m).
+        state: The next state, with the weights.
+    """
+
+    multipliers: Tensor
+    raw: Tensor
+    state: FereroPIState
 
 
 @dataclass(frozen=True)
@@ -223,23 +259,33 @@ class FereroPI:
         old = state.like(losses, dtype)
         channels = channels_of(preference, losses.device, dtype).at(old.arrived)
         values = losses.to(dtype).clamp(-math.exp(LOG_RANGE), math.exp(LOG_RANGE))
+        stepped = self._step(channels, values, present, old)
+        return Decision(in_dtype_of(stepped.state.weights, losses), stepped.multipliers), stepped.state
+
+    def _step(
+        self, channels: Channels, values: Tensor, present: Tensor | None, old: FereroPIState, rest: Rest | None = None
+    ) -> ControlStep:
+        """One step on values (..., m); those of a sample beside the rest of the losses."""
         latest = values if present is None else torch.where(present, values, old.latest)
         seen = old.seen + (1 if present is None else present)
-        last, updated, complete = _arrivals(channels.rows, present, old)
+        last, updated, complete = _arrivals(channels.rows, present, old, rest)
         arrived = channels.arrived(seen, present, complete)
         updates = old.updates + arrived
         projector, violations, sized = self._measure(channels, latest, old, complete, arrived, updates)
         moved, logits = self._move(channels, violations, old, arrived, updates)
         limit = self._limit(channels, moved, logits)
-        units = _guessed(_alike(channels, sized.units, updates), updates)
-        weights, multipliers = _weigh(channels, projector, units, logits, limit)
+        units = _guessed(_alike(channels, sized.units, updates, rest), updates)
+        weighed = _weigh(channels, projector, units, logits)
+        factor = _common_factor(channels, weighed, limit, present, rest)
+        weights = _bounded(weighed.weights * factor)
         if present is not None:
             weights = torch.where(present | (old.seen == 0), weights, old.weights)
         new = replace(
             moved, seen=seen, latest=latest, arrived=last, updated=updated, updates=updates, limit=limit,
             weights=weights, **sized._asdict(),
         )  # fmt: skip
-        return Decision(in_dtype_of(weights, losses), multipliers), new
+        new = new.after_whole(weighed.weights, channels) if rest is None else new
+        return ControlStep(_bounded(weighed.multipliers * factor), weighed.weights, new)
 
     def diagnose(self, preference: Preference, state: FereroPIState) -> Diagnosis:
         """Which constraints are saturated: violated with all the weight there is, and one of them not improving."""
@@ -416,10 +462,24 @@ def _violated(channels: Channels, state: FereroPIState) -> Tensor:
     return (state.level[..., :m_g] > 0) & channels.rows.is_real[..., :m_g]
 
 
-def _weigh(
-    channels: Channels, projector: Projector | None, units: Tensor, logits: Tensor, limit: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The weights (..., m) and the multipliers ``[lam_f; lam_g; lam_h]``, so that ``w = A^T lam_f + B^T lam``."""
+class _Weighed(NamedTuple):
+    """Weights before the common factor.
+
+    Attributes:
+        weights: w, (..., m).
+        multipliers: ``[lam_f; lam_g; lam_h]``, so that ``w = A^T lam_f + B^T lam``.
+        plain: What the absolute weights of the objective sum to, (..., 1).
+        least: What those of all at least count as, (..., 1).
+    """
+
+    weights: Tensor
+    multipliers: Tensor
+    plain: Tensor
+    least: Tensor
+
+
+def _weigh(channels: Channels, projector: Projector | None, units: Tensor, logits: Tensor) -> _Weighed:
+    """The weights (..., m) and the multipliers, before the common factor."""
     rows, m_g, k = channels.rows, channels.rows.m_g, channels.rows.k
     sized = channels.orders * (units[..., :k] > -LOG_RANGE)  # a loss that has been 0 throughout has no size yet
     sized = torch.where(sized.sum(dim=-1, keepdim=True) > 0, sized, channels.orders)
@@ -444,17 +504,30 @@ def _weigh(
         lam_f = torch.where(channels.multiplies, rows.A.share_out(balanced - added), lam_f)
         passing = logits[..., m_g:].cosh() * named / unit  # one that passes 0 counts as its unit, lest the others jump
         least = torch.where(channels.multiplies, 0.0, passing.sum(dim=-1, keepdim=True))
-    plain, together = (w.abs().sum(dim=-1, keepdim=True) for w in (objective, weights))
-    factor = channels.scale / torch.maximum(plain, torch.maximum(together, least) / (weights.shape[-1] * limit.exp()))
-    everything = torch.cat([lam_f, lam_g, lam_h], dim=-1) * factor
-    return _bounded(weights * factor), _bounded(everything)
+    plain = objective.abs().sum(dim=-1, keepdim=True)
+    return _Weighed(weights, torch.cat([lam_f, lam_g, lam_h], dim=-1), plain, least)
 
 
-def _alike(channels: Channels, units: Tensor, updates: Tensor) -> Tensor:
+def _common_factor(
+    channels: Channels, weighed: _Weighed, limit: Tensor, present: Tensor | None, rest: Rest | None
+) -> Tensor:
+    """What all weights are multiplied by, (..., 1); of a sample, those that are present count with the rest."""
+    sizes: Tensor = weighed.weights.abs()
+    count: Tensor | int = sizes.shape[-1]
+    if rest is not None and present is not None:
+        sizes, count = sizes * present, (present.sum() + rest.losses).clamp(min=1)
+    together = sizes.sum(dim=-1, keepdim=True) + (0.0 if rest is None else rest.weight)
+    together = torch.maximum(together, weighed.least)
+    return channels.scale / torch.maximum(weighed.plain, together / (count * limit.exp()))
+
+
+def _alike(channels: Channels, units: Tensor, updates: Tensor, rest: Rest | None) -> Tensor:
     """Logarithms of units (..., k + c), those of bounds in the proportions of the bounds, with the same mean."""
     counts = channels.has_bound * (updates > 0)
-    over = ((units - channels.bound) * counts).sum(dim=-1, keepdim=True) / counts.sum(dim=-1, keepdim=True).clamp(min=1)
-    return torch.where(channels.has_bound > 0, channels.bound + over, units)
+    over, number = ((units - channels.bound) * counts).sum(dim=-1, keepdim=True), counts.sum(dim=-1, keepdim=True)
+    if rest is not None:
+        over, number = over + rest.over, number + rest.bounds
+    return torch.where(channels.has_bound > 0, channels.bound + over / number.clamp(min=1), units)
 
 
 def _guessed(units: Tensor, updates: Tensor) -> Tensor:
@@ -474,9 +547,11 @@ def _bounded(weights: Tensor) -> Tensor:
     return weights.clamp(-_LARGEST_WEIGHT, _LARGEST_WEIGHT)
 
 
-def _arrivals(rows: Rows, present: Tensor | None, old: FereroPIState) -> tuple[Tensor, Tensor, Tensor]:
+def _arrivals(
+    rows: Rows, present: Tensor | None, old: FereroPIState, rest: Rest | None
+) -> tuple[Tensor, Tensor, Tensor]:
     """When each loss (..., m) arrived and each row (..., r) was updated last, and which rows are complete now."""
-    now = old.arrived.amax(dim=-1, keepdim=True) + 1
+    now = old.arrived.amax(dim=-1, keepdim=True) + 1 if rest is None else rest.now
     if present is None:
         return now.expand_as(old.arrived), now.expand_as(old.updated), rows.is_real
     last = torch.where(present, now, old.arrived)

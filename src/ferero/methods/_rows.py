@@ -16,9 +16,10 @@ from torch import Tensor
 
 from ferero.preference import Preference
 from ferero.preference._preference import levels_of
+from ferero.preference._row_entries import RowEntries
 from ferero.preference._schedule import LevelShifts
 
-__all__ = ["Rows", "Sparse", "rows_of"]
+__all__ = ["Rows", "SomeRows", "Sparse", "rows_of", "whole_rows"]
 
 _FEW = 4096  # entries that may be padding before rows are sorted by their length
 
@@ -62,6 +63,16 @@ class Sparse:
     def of(cls, matrix: Tensor) -> Sparse:
         """From all entries (..., r, m)."""
         return cls(_terms(matrix), _terms(matrix.mT))
+
+    @classmethod
+    def of_entries(cls, entries: RowEntries) -> Sparse:
+        """From the entries (r, m) that are not 0, without the others."""
+        r, m = entries.shape
+        order = entries.column.argsort(stable=True)
+        return cls(
+            _listed_terms(entries.row, entries.column, entries.value, r, m),
+            _listed_terms(entries.column[order], entries.row[order], entries.value[order], m, r),
+        )
 
     def times(self, x: Tensor) -> Tensor:
         """``M x``, (..., r), for x (..., m)."""
@@ -107,6 +118,33 @@ class Sparse:
     def named_by_any(self, marked: Tensor) -> Tensor:
         """Columns, (..., m), that one of the marked rows, (..., r), bool, names."""
         return self.by_column.each(marked, lambda c, v: ((c != 0) & v).any(dim=-1))
+
+
+@dataclass(frozen=True, eq=False)
+class SomeRows(Sparse):
+    """Rows that were chosen for one step, whose columns nobody needs.
+
+    Attributes:
+        losses: How many columns there are.
+    """
+
+    losses: int
+
+    @classmethod
+    def of(cls, columns: Tensor, coefficients: Tensor, losses: int) -> SomeRows:  # type: ignore[override]
+        """From the columns (r, n) that each row names, and the coefficients (r, n), 0 for what is left over."""
+        return cls(_Terms(((columns, coefficients),), None), _Terms((), None), losses)
+
+    def combine(self, y: Tensor) -> Tensor:
+        """``M^T y``, (m,), for y (r,)."""
+        ((columns, coefficients),) = self.by_row.blocks
+        assert columns is not None
+        return y.new_zeros(self.losses).index_add(0, columns.flatten(), (coefficients * y[:, None]).flatten())
+
+
+def whole_rows(matrix: Tensor) -> Sparse:
+    """Rows (r, m) that are used as they are, zeros and all."""
+    return Sparse(_Terms(((None, matrix),), None), _Terms(((None, matrix.mT),), None))
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,13 +207,18 @@ def _pick(values: Tensor, places: Tensor | None) -> Tensor:
 def rows_of(preference: Preference, device: torch.device, dtype: torch.dtype) -> Rows:
     """The rows of a preference on a device; kept, since they are asked for at every step."""
     p = preference.to(device, dtype)
-    B, b = torch.cat([p.B_g, p.B_h], dim=-2), torch.cat([p.b_g, p.b_h], dim=-1)
+    b = torch.cat([p.b_g, p.b_h], dim=-1)
     margins = torch.cat([p.margins, torch.zeros_like(p.b_h)], dim=-1)
-    is_real = (B != 0).any(dim=-1)
+    if p.entries_g is None or p.entries_h is None:  # a stack
+        dense = torch.cat([p.B_g, p.B_h], dim=-2)
+        B, is_real = Sparse.of(dense), (dense != 0).any(dim=-1)
+    else:
+        entries = p.entries_g.above(p.entries_h)
+        B, is_real = Sparse.of_entries(entries), entries.row.bincount(minlength=len(b)) > 0
     return Rows(
         Sparse.of(p.A),
         p.A.shape[-2],
-        Sparse.of(B),
+        B,
         b,
         p.m_g,
         is_real,
@@ -194,6 +237,34 @@ def _terms(matrix: Tensor) -> _Terms:
     groups = [torch.nonzero(classes == c)[:, 0] for c in sorted(set(classes.tolist()))]
     blocks = tuple(_short(matrix.index_select(-2, group)) for group in groups)
     return _Terms(blocks, torch.cat(groups).argsort() if len(blocks) > 1 else None)
+
+
+def _listed_terms(row: Tensor, column: Tensor, value: Tensor, r: int, m: int) -> _Terms:
+    """The same from entries, row by row."""
+    counts = row.bincount(minlength=r)
+    position = torch.arange(len(row), device=row.device) - (counts.cumsum(dim=0) - counts)[row]
+    widest = max(1, int(counts.max())) if r else 1
+    if r * widest <= _FEW:
+        return _Terms((_listed_block(row, column, value, position, r, m, widest),), None)
+    classes = (counts.clamp(min=1).log2() / 2).ceil()
+    groups = [torch.nonzero(classes == c)[:, 0] for c in sorted(set(classes.tolist()))]
+    blocks = []
+    for group in groups:
+        place = row.new_full((r,), -1).index_copy(0, group, torch.arange(len(group), device=row.device))
+        mine = place[row] >= 0
+        width = max(1, int(counts[group].max()))
+        own = (place[row[mine]], column[mine], value[mine], position[mine])
+        blocks.append(_listed_block(*own, len(group), m, width))
+    return _Terms(tuple(blocks), torch.cat(groups).argsort() if len(blocks) > 1 else None)
+
+
+def _listed_block(
+    row: Tensor, column: Tensor, value: Tensor, position: Tensor, r: int, m: int, width: int
+) -> tuple[Tensor | None, Tensor]:
+    """Rows of at most ``width`` entries side by side, as `_short` has them."""
+    places, found = row.new_zeros(r, width), value.new_zeros(r, width)
+    places[row, position], found[row, position] = column, value
+    return (None, found) if width == m and len(value) == r * m and r else (places, found)
 
 
 def _short(matrix: Tensor) -> tuple[Tensor | None, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ferero.preference._expression import AbsExpression, Constraint, Expression, Rewriting
+from ferero.preference._family import Family, FamilyAbs, FamilyConstraint, FamilyExpression
 from ferero.preference._logarithm import Logarithm
 from ferero.preference._objectives import Objectives, objectives
 from ferero.preference._preference import Preference
@@ -14,6 +15,10 @@ __all__ = [
     "AbsExpression",
     "Constraint",
     "Expression",
+    "Family",
+    "FamilyAbs",
+    "FamilyConstraint",
+    "FamilyExpression",
     "Logarithm",
     "MovingLevel",
     "Objectives",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -11,12 +10,14 @@ import torch
 from torch import Tensor
 
 from ferero._arrays import ArrayLike, check_finite, to_float64
-from ferero.errors import InputError, UnknownNameError
+from ferero.errors import InputError
 from ferero.geometry import Cone
 from ferero.preference._consistency import check_levels
-from ferero.preference._expression import Constraint, Expression, LinearForm, Relation, Rewritten, entries
+from ferero.preference._expression import Constraint, Expression, LinearForm, Relation, Rewritten
+from ferero.preference._family import FamilyExpression, shown_names
 from ferero.preference._line import Line
-from ferero.preference._objectives import Objectives, did_you_mean
+from ferero.preference._objectives import Objectives
+from ferero.preference._row_entries import RowBlock, blocks_of, check_forms, coefficients, read_entries
 
 __all__ = [
     "as_losses",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 Matrices: TypeAlias = tuple[Tensor, Tensor] | None  # B (k, m) and b (k,), if there are any
+_MOST_OBJECTIVES = 4096  # that may be minimised side by side, each with a row of the order
 
 
 def assemble(
@@ -58,24 +60,25 @@ def assemble(
         InputError: for two constraints of one name.
         UnknownNameError: for names that are none of the objectives.
     """
-    names = objectives.names
     _check_distinct(constraints)
-    parts = [part for constraint in constraints for part in constraint.parts]
-    positive = [form for part in parts if part.rewriting is not None for form in part.rewriting.positive]
-    _check_names(names, [*(part.left for part in parts), *(part.right for part in parts), *positive, *minimized])
-    inequalities = [part for part in parts if not part.is_equality]
-    equalities = [part for part in parts if part.is_equality]
+    blocks = blocks_of(constraints)
+    check_forms(objectives, [block.part for block in blocks], [*minimized, *_positive(blocks)])
+    inequalities = [block for block in blocks if not block.part.is_equality]
+    entries_g, b_g, margins = read_entries(objectives, inequalities)
+    entries_h, b_h, _ = read_entries(objectives, blocks[len(inequalities) :])
+    written = [part for constraint in constraints for part in constraint.parts]
     return {
-        "names": names,
+        "names": objectives.names,
         "measured": objectives.measured,
+        "families": objectives.families,
         "constraints": tuple(constraints),
-        **_order_fields(names, minimized, cone, order),
-        **dict(zip(("B_g", "b_g"), _rows(names, inequalities), strict=True)),
-        **dict(zip(("B_h", "b_h"), _rows(names, equalities), strict=True)),
-        "margins": torch.tensor([part.margin for part in inequalities], dtype=torch.float64),
-        "labels_g": tuple(part.titled for part in inequalities),
-        "labels_h": tuple(part.titled for part in equalities),
-        "notes": line.notes if line is not None else check_levels(parts),
+        **_order_fields(objectives, minimized, cone, order),
+        "entries_g": entries_g,
+        "b_g": b_g,
+        "margins": margins,
+        "entries_h": entries_h,
+        "b_h": b_h,
+        "notes": line.notes if line is not None else check_levels(written, objectives.families),
         "_ray": line and line.direction,
         "through": line and line.through,
         "at_most": None,
@@ -83,28 +86,40 @@ def assemble(
     }
 
 
+def _positive(blocks: Iterable[RowBlock]) -> list[LinearForm]:
+    """What must not be negative for the rows of ratios and logarithms to mean what was written."""
+    return [form for block in blocks if block.part.rewriting is not None for form in block.part.rewriting.positive]
+
+
 def _order_fields(
-    names: Sequence[str], minimized: Sequence[LinearForm], cone: Cone | None, order: Tensor | None = None
+    objectives: Objectives, minimized: Sequence[LinearForm], cone: Cone | None, order: Tensor | None = None
 ) -> dict[str, Any]:
     """The fields `minimized`, `cone` and `A` (k, m): rows as written, which the adaptive domain weighs by their length.
 
     Raises:
-        InputError: when both are given, a row has no objective, or the cone has another size.
+        InputError: when both are given, a row has no objective, there are too many, or the cone has another size.
     """
+    m = len(objectives)
     if minimized and cone is not None:
         raise InputError("minimize, cone: expected one of them, found both; minimize makes its own cone")
     for form in minimized:
         if not form.terms:
             raise InputError(f"minimize: expected an expression with an objective, found '{form}'; remove it")
+    if max(len(minimized), 0 if minimized or cone is not None else m) > _MOST_OBJECTIVES:
+        raise InputError(
+            f"minimize: expected at most {_MOST_OBJECTIVES} expressions, found {len(minimized) or m}; name what to "
+            f"minimise, such as minimize=f.{objectives.names[0].partition('[')[0]}"
+        )
     if minimized:
-        order = _coefficients(names, minimized)
+        order = coefficients(objectives, minimized)
         cone = Cone(order)
     if cone is not None and not isinstance(cone, Cone):
         raise InputError(f"cone: expected a ferero.Cone, found {type(cone).__name__}; write ferero.Cone(A)")
-    if cone is not None and cone.m != len(names):
-        raise InputError(f"cone: expected m = {len(names)} losses ({', '.join(names)}), found m = {cone.m}")
+    if cone is not None and cone.m != m:
+        shown = shown_names(objectives.names, objectives.families)
+        raise InputError(f"cone: expected m = {m} losses ({shown}), found m = {cone.m}")
     if order is None:
-        order = torch.eye(len(names), dtype=torch.float64) if cone is None else cone.matrix.clone()
+        order = torch.eye(m, dtype=torch.float64) if cone is None else cone.matrix.clone()
     return {"minimized": tuple(minimized), "cone": cone, "A": order}
 
 
@@ -120,14 +135,15 @@ def read_constraints(constraints: Constraint | Iterable[Constraint]) -> tuple[Co
 
 
 def read_minimized(minimize: Expression | Iterable[Expression] | None) -> tuple[LinearForm, ...]:
-    """The forms of one expression, of several, or of none.
+    """The forms of one expression, of several, or of none; a family counts as all its members.
 
     Raises:
         InputError: for an empty sequence, or anything in it that is no linear expression.
     """
     if minimize is None:
         return ()
-    expressions = (minimize,) if isinstance(minimize, Expression) else _listed(minimize)
+    given = (minimize,) if isinstance(minimize, Expression) else _listed(minimize)
+    expressions = [one for item in given for one in (item if isinstance(item, FamilyExpression) else (item,))]
     if not expressions:
         raise InputError("minimize: expected an expression, found none; leave it out to minimise every loss")
     for item in expressions:
@@ -178,31 +194,6 @@ def _check_distinct(constraints: Iterable[Constraint]) -> None:
                 f"constraints: expected names that differ, found '{constraint.name}' for '{other}' and for "
                 f"'{constraint}'; rename one"
             )
-
-
-def _check_names(names: tuple[str, ...], forms: Iterable[LinearForm]) -> None:
-    known = set(names)
-    for form in forms:
-        for name, _ in form.terms:
-            if name not in known:
-                raise UnknownNameError(f"'{name}' is none of the objectives{did_you_mean(name, names)}")
-
-
-def _rows(names: Sequence[str], parts: Sequence[Constraint]) -> tuple[Tensor, Tensor]:
-    """`B` (k, m) and `b` (k,) of constraints of one row each."""
-    forms = [part.form for part in parts]
-    for part, form in zip(parts, forms, strict=True):
-        if not all(math.isfinite(c) for c in (form.constant, *(c for _, c in form.terms))):
-            raise InputError(f"constraints: '{part}' is not finite after left minus right; rescale the losses")
-    return _coefficients(names, forms), torch.tensor([form.constant for form in forms], dtype=torch.float64) + 0.0
-
-
-def _coefficients(names: Sequence[str], forms: Sequence[LinearForm]) -> Tensor:
-    """The coefficients (k, m) of k forms."""
-    matrix = torch.zeros(len(forms), len(names), dtype=torch.float64)
-    where, coefficients = entries(names, forms)
-    matrix[where] = torch.tensor(coefficients, dtype=torch.float64)
-    return matrix
 
 
 def read_rows(B: ArrayLike | None, b: ArrayLike | None, suffix: str) -> Matrices:

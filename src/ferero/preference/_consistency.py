@@ -8,7 +8,7 @@ loss form an interval. In other components witness points answer first, and line
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -18,16 +18,19 @@ from ferero._arrays import Array
 from ferero.errors import ContradictionError
 from ferero.preference import _farkas as farkas
 from ferero.preference._expression import Constraint
+from ferero.preference._family import Family
 from ferero.preference._farkas import TOLERANCE, Clash, System
+from ferero.preference._symmetry import representatives
 
 __all__ = ["check_consistent", "check_levels"]
 
 
-def check_consistent(constraints: Sequence[Constraint]) -> tuple[str, ...]:
+def check_consistent(constraints: Sequence[Constraint], silent: Collection[int] = ()) -> tuple[str, ...]:
     """Look for contradictions, redundancies and what no non-negative losses can meet.
 
     Args:
         constraints: constraints of one row each.
+        silent: the numbers of those that are not to be called redundant.
 
     Returns:
         Sentences for `Preference.notes`.
@@ -37,6 +40,7 @@ def check_consistent(constraints: Sequence[Constraint]) -> tuple[str, ...]:
     """
     notes = [note for c in constraints for note in _check_constant(c)]
     stated = [c for c in constraints if c.form.terms]
+    told = {i for i, c in enumerate(c for c in enumerate(constraints) if c[1].form.terms) if c[0] not in silent}
     components = _read_components(stated)
     clashes = [clash for component in components if (clash := component.contradiction()) is not None]
     if clashes:
@@ -47,27 +51,32 @@ def check_consistent(constraints: Sequence[Constraint]) -> tuple[str, ...]:
     notes += [
         f"'{stated[i].text}' is redundant: the other constraints imply it"
         for i in sorted(i for component in components for i in component.redundant())
+        if i in told
     ]
     unmet = [component.unmet() for component in components]
     notes += [f"no non-negative losses can meet {_listed(stated, clash)}" for clash in _largest_first(unmet)]
-    return tuple(notes)
+    return tuple(dict.fromkeys(notes))
 
 
-def check_levels(constraints: Sequence[Constraint]) -> tuple[str, ...]:
+def check_levels(parts: Sequence[Constraint], families: Sequence[Family] = ()) -> tuple[str, ...]:
     """`check_consistent` at every step at which a level begins or ends to move; notes that hold at all of them.
 
     Between two such steps levels that move evenly have an answer wherever they have one at both.
 
+    Args:
+        parts: constraints of one row each, or of one row for each member of a family.
+        families: all of them.
+
     Raises:
         ContradictionError: naming the step, and constraints that no losses satisfy together there.
     """
-    steps = sorted({step for c in constraints if c.schedule is not None for step in c.schedule.knots})
+    steps = sorted({step for part in parts if part.schedule is not None for step in part.schedule.knots})
     if not steps:
-        return check_consistent(constraints)
+        return check_consistent(*representatives(parts, families))
     found = []
     for step in steps:
         try:
-            found.append(check_consistent([constraint.at(step) for constraint in constraints]))
+            found.append(check_consistent(*representatives([part.at(step) for part in parts], families)))
         except ContradictionError as error:
             raise ContradictionError(f"at step {step} of training: {error}") from None
     return tuple(note for note in found[-1] if all(note in notes for notes in found))

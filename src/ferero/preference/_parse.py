@@ -9,7 +9,8 @@ The grammar::
     vector      :=  number+  |  "(" number ("," number)* ")"
     sum         :=  product (("+" | "-") product)*
     product     :=  factor (("*" | "/") factor)*
-    factor      :=  ("+" | "-")* (number | name | "(" sum ")" | ("abs" | "log") "(" sum ")" | level)
+    factor      :=  ("+" | "-")* (number | name | name "[" number "]" | "(" sum ")"
+                     | ("abs" | "log" | "mean" | "sum") "(" sum ")" | level)
     level       :=  ("ramp" | "cosine") "(" number "," number "," "steps" "=" number ["," "after" "=" number] ")"
                  |  "piecewise" "(" number ("," "(" number "," number ")")+ ")"
 """
@@ -18,21 +19,14 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from ferero.errors import FereroError, InputError, UnknownNameError
-from ferero.preference._expression import (
-    AbsExpression,
-    Constraint,
-    Expression,
-    LinearForm,
-    Relation,
-    Rewritten,
-    compare,
-)
+from ferero.preference._expression import AbsExpression, Constraint, Expression, LinearForm, Rewritten
+from ferero.preference._family import FamilyExpression
 from ferero.preference._objectives import Objectives, as_objectives, did_you_mean
 from ferero.preference._schedule import MovingLevel, cosine, piecewise, ramp
 
@@ -44,7 +38,7 @@ _TOKEN = re.compile(
     r"|(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
     r"|(?P<name>[^\W\d]\w*)"
     r"|(?P<relation><=|>=|==|=|<|>)"
-    r"|(?P<symbol>[-+*/()])"
+    r"|(?P<symbol>[-+*/()\[\]])"
     r"|(?P<separator>[;,\n])"
 )
 _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
@@ -52,6 +46,12 @@ _OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
     "-": operator.sub,
     "*": operator.mul,
     "/": operator.truediv,
+}
+_COMPARISONS: dict[str, Callable[[Any, Any], Constraint]] = {
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "=": operator.eq,
 }
 
 
@@ -108,7 +108,7 @@ class ParsedText:
         return None if is_default or not self.minimize else self.minimize
 
 
-def parse_text(text: str, names: Sequence[str] | None = None) -> ParsedText:
+def parse_text(text: str, names: Objectives | None = None) -> ParsedText:
     """Read a preference's text.
 
     Args:
@@ -130,10 +130,11 @@ def parse_text(text: str, names: Sequence[str] | None = None) -> ParsedText:
 class _Parser:
     """Recursive descent over the tokens of one text."""
 
-    def __init__(self, text: str, names: Sequence[str] | None) -> None:
+    def __init__(self, text: str, names: Objectives | None) -> None:
         self.text = text
         self.known = names
-        self.allowed = frozenset(names or ())
+        self.families = frozenset(family.name for family in names.families) if names is not None else frozenset()
+        self.allowed = frozenset(names.names) | self.families if names is not None else frozenset()
         self.found: set[str] = set()
         self.parsed = ParsedText()
         self.tokens = _tokenize(text)
@@ -231,6 +232,9 @@ class _Parser:
             self._add_minimized(expression)
 
     def _add_minimized(self, expression: Any) -> None:
+        if isinstance(expression, FamilyExpression):
+            self.parsed.minimize += list(expression)
+            return
         if isinstance(expression, MovingLevel):
             self._fail(f"'{expression}' cannot be minimised: it is a level; compare an expression with it")
         if isinstance(expression, AbsExpression | Rewritten):
@@ -245,9 +249,8 @@ class _Parser:
         if token.text in {"<", ">"}:
             self._fail(f"strict inequalities are not supported; write '{token.text}='")
         self._take()
-        relation = cast("Relation", "==" if token.text == "=" else token.text)
-        right = self._sum()
-        constraint = self._at(token, lambda: compare(left, relation, right))
+        compare, right = _COMPARISONS[token.text], self._sum()
+        constraint = self._at(token, lambda: compare(left, right))
         has_margin = self.token.text == "(" and self.following.text == "margin"
         self.parsed.constraints.append(self._with_margin(constraint) if has_margin else constraint)
 
@@ -312,17 +315,23 @@ class _Parser:
     def _atom(self) -> Any:
         if self.token.kind == "number":
             return self._at(self.token, lambda: Expression(LinearForm()) + float(self._take().text))
-        if self.token.text in _FUNCTIONS and self.following.text == "(":
-            place = self._take()
-            inside = self._group()
-            return self._at(place, lambda: _FUNCTIONS[place.text](inside))
-        if self.token.text in {*_BETWEEN, "piecewise"} and self.following.text == "(":
-            return self._level()
         if self.token.kind == "name":
-            return self._name()
+            return self._call() if self.following.text == "(" else self._name()
         if self.token.text == "(":
             return self._group()
         return self._fail(f"expected a number, a name or '('{self._found()}")
+
+    def _call(self) -> Any:
+        """What stands before a bracket: a function, a level that moves, or a name, whose product this would be."""
+        if self.token.text in _FUNCTIONS:
+            place = self._take()
+            inside = self._group()
+            return self._at(place, lambda: _FUNCTIONS[place.text](inside))
+        if self.token.text in {*_BETWEEN, "piecewise"}:
+            return self._level()
+        if self.token.text in {"mean", "sum"} and self.token.text not in self.allowed:
+            return self._over_members()
+        return self._name()
 
     def _level(self) -> Any:
         """A level that moves, as schedules print themselves."""
@@ -370,10 +379,42 @@ class _Parser:
         self.depth -= 1
         return value
 
+    def _over_members(self) -> Expression:
+        """`mean(family)` or `sum(family)`."""
+        place = self._take()
+        inside = self._group()
+        if not isinstance(inside, FamilyExpression):
+            self.position = self.tokens.index(place)
+            self._fail(f"{place.text}(...) takes a family, '{inside}' is a single expression; leave {place.text} out")
+        return inside.mean() if place.text == "mean" else inside.sum()
+
+    def _family(self, name: str) -> Expression:
+        """A family, or one of its members, `group[3]`."""
+        assert self.known is not None
+        place = self._take()
+        if self.token.text != "[":
+            return self.known[name]
+        self._take()
+        number = self._number()
+        self._expect("]")
+        if not number.is_integer():
+            self.position = self.tokens.index(place)
+            self._fail(f"expected the number of a member of '{name}', found {number}")
+        family: Any = self.known[name]
+        try:
+            member: Expression = family[int(number)]
+        except UnknownNameError as error:
+            self.position = self.tokens.index(place)
+            self._fail(str(error), UnknownNameError)
+        return member
+
     def _name(self) -> Expression:
         name = self.token.text
+        if name in self.families:
+            return self._family(name)
         if self.known is not None and name not in self.allowed:
-            unknown = f"'{name}' is none of the objectives{did_you_mean(name, self.known)}"
+            plain = [known for known in self.known.names if known.isidentifier()]
+            unknown = f"'{name}' is none of the objectives{did_you_mean(name, [*plain, *sorted(self.families)])}"
             self._fail(unknown, UnknownNameError)
         if name not in self.found:
             self.found.add(name)

@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from types import MethodType
 from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, overload
 
@@ -27,11 +28,13 @@ from ferero.preference._assembly import (
     read_rows,
     row_constraints,
 )
-from ferero.preference._expression import Constraint, Expression, LinearForm, with_margins
+from ferero.preference._expression import Constraint, Expression, LinearForm
+from ferero.preference._family import Family, shown_names, with_row_margins
 from ferero.preference._line import Line, unit_vector, vector_text
 from ferero.preference._objectives import Objectives, as_objectives
 from ferero.preference._parse import parse_text
 from ferero.preference._rewriting import are_valid
+from ferero.preference._row_entries import RowBlock, RowEntries, blocks_of
 from ferero.preference._schedule import LevelShifts
 from ferero.preference._stack import measured_of, stack_fields
 
@@ -62,7 +65,10 @@ class _constructor_and_value(Generic[_P, _R]):  # noqa: N801  # a decorator, lik
 
 Names: TypeAlias = Objectives | Sequence[str] | None
 
-_TENSORS = ("A", "B_g", "b_g", "margins", "B_h", "b_h", "_ray", "through", "at_most")
+_TENSORS = ("A", "b_g", "margins", "b_h", "_ray", "through", "at_most")
+_MATRICES = {"B_g": "entries_g", "B_h": "entries_h"}
+_WRITTEN = frozenset({"blocks", "labels_g", "labels_h"})  # made of the constraints as they are written
+_SMALL = 2**21  # entries of a matrix that products use as it is
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -82,19 +88,22 @@ class Preference:
     Attributes:
         names: the losses' names (m,).
         measured: those whose target is a value of a metric in other units.
+        families: the families among the names, each with its name, size and first position.
         constraints: the constraints as written.
         minimized: the forms of `minimize`, empty if none was given.
         cone: the cone given, the cone of `minimize`, or None. Of a stack: the one that all members share.
         A: the order's rows (k, m): as written where given by `minimize` or as a matrix, else the cone's unit rows; the
             identity if there is none of these.
-        B_g: inequalities (m_g, m).
+        B_g: inequalities (m_g, m); made when first asked for, and refused where it would not fit into memory.
         b_g: their constants (m_g,).
         margins: z (m_g,), how many standard errors of its value each inequality keeps away from its bound, 0
             where none was given: in training `Steer` constrains `G + z * standard error <= 0`. Deterministic `minimize`
             has no noise, so a margin changes nothing there, nor in `values`, `violation` or `is_satisfied`.
+        entries_g: those of their coefficients that are not zero; None for a stack.
         B_h: equalities (m_h, m).
         b_h: their constants (m_h,). Where a level moves with the steps of training, b_g and b_h have its end, and `at`
             gives those of a step.
+        entries_h: as for the inequalities.
         labels_g: the inequalities in words, behind their names, without margins, one a row; empty for a stack, whose
             members have their own.
         labels_h: the equalities in words.
@@ -124,17 +133,16 @@ class Preference:
 
     names: tuple[str, ...]
     measured: tuple[str, ...]
+    families: tuple[Family, ...]
     constraints: tuple[Constraint, ...]
     minimized: tuple[LinearForm, ...]
     cone: Cone | None
     A: Tensor
-    B_g: Tensor
+    entries_g: RowEntries | None  # None in a stack, which has padded matrices
     b_g: Tensor
     margins: Tensor
-    B_h: Tensor
+    entries_h: RowEntries | None
     b_h: Tensor
-    labels_g: tuple[str, ...]
-    labels_h: tuple[str, ...]
     notes: tuple[str, ...]
     _ray: Tensor | None  # read as `ray`, which is also a constructor
     through: Tensor | None
@@ -188,7 +196,7 @@ class Preference:
             Preference(cpc, zh, en: 1 inequality, 1 equality)
         """
         known = None if names is None else _read_names(names)
-        parsed = parse_text(text, None if known is None else known.names)
+        parsed = parse_text(text, known)
         named = known if known is not None else parsed.objectives()
         preference = cls(named, parsed.constraints, parsed.minimize_over(named), cone)
         if parsed.ray is not None:
@@ -366,7 +374,7 @@ class Preference:
             G (..., m_g) and H (..., m_h), on the losses' device.
         """
         F = self._read_losses(losses)
-        return self._affine(self.B_g, self.b_g, F), self._affine(self.B_h, self.b_h, F)
+        return self._affine("B_g", self.b_g, F), self._affine("B_h", self.b_h, F)
 
     def violation(self, losses: ArrayLike) -> Tensor:
         """`[G]_+` then `|H|`, (..., m_g + m_h), for losses (..., m)."""
@@ -388,8 +396,11 @@ class Preference:
             raise InputError(f"losses: expected shape (..., {len(self)}, {self.m}), found {tuple(F.shape)}")
         return F
 
-    @staticmethod
-    def _affine(B: Tensor, b: Tensor, F: Tensor) -> Tensor:
+    def _affine(self, name: str, b: Tensor, F: Tensor) -> Tensor:
+        entries: RowEntries | None = getattr(self, _MATRICES[name])
+        if entries is not None and entries.shape[0] * entries.shape[1] > _SMALL:
+            return entries.times(F) + b.to(F)
+        B: Tensor = getattr(self, name)
         return (B.to(F) @ F.unsqueeze(-1)).squeeze(-1) + b.to(F)
 
     # other preferences --------------------------------------------------------------------------------
@@ -425,8 +436,8 @@ class Preference:
         if margins.shape == self.margins.shape == (0,):
             return self
         margins = as_vector(margins, argument, self.m_g)
-        constraints = with_margins(self.constraints, margins.tolist())
-        fields = assemble(Objectives(self.names, self.measured), constraints)
+        constraints = with_row_margins(self.constraints, margins.tolist())
+        fields = assemble(Objectives(self.names, self.measured, self.families), constraints)
         if self._ray is not None:
             fields |= {"_ray": self._ray, "through": self.through, "notes": self.notes}
         return self._of(**{**fields, **self._order}).to(self.A.device, self.A.dtype)
@@ -456,17 +467,14 @@ class Preference:
         if self.members:
             return self.stack(member.at(step) for member in self.members)
         constraints = tuple(constraint.at(step) for constraint in self.constraints)
-        parts = [part for constraint in constraints for part in constraint.parts]
-        inequalities = [part for part in parts if not part.is_equality]
-        equalities = [part for part in parts if part.is_equality]
+        b = [constant for block in blocks_of(constraints) for constant in [block.part.form.constant] * block.size]
         fields: dict[str, Any] = {
             "constraints": constraints,
-            "b_g": self.b_g.new_tensor([part.form.constant for part in inequalities]),
-            "b_h": self.b_h.new_tensor([part.form.constant for part in equalities]),
-            "labels_g": tuple(part.titled for part in inequalities),
-            "labels_h": tuple(part.titled for part in equalities),
+            "b_g": self.b_g.new_tensor(b[: self.m_g]),
+            "b_h": self.b_h.new_tensor(b[self.m_g :]),
         }
-        return self._of(**{**vars(self), **fields})
+        kept = {name: value for name, value in vars(self).items() if name not in _WRITTEN}
+        return self._of(**{**kept, **fields})
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Preference:
         """The same preference with all its tensors, and those of its members, on a device and in a dtype.
@@ -491,13 +499,15 @@ class Preference:
             raise InputError(f"device: expected a device, found {device}; write to(dtype={device})")
         if dtype is not None and not dtype.is_floating_point:
             raise InputError(f"dtype: expected a floating dtype such as torch.float32, found {dtype}")
-        fields: dict[str, Any] = {name: value for name in _TENSORS if (value := getattr(self, name)) is not None}
-        moved: dict[str, Any] = {name: tensor.to(device=device, dtype=dtype) for name, tensor in fields.items()}
+        names = (*_TENSORS, *(_MATRICES if self.members else _MATRICES.values()))
+        fields: dict[str, Any] = {name: value for name in names if (value := getattr(self, name)) is not None}
+        moved: dict[str, Any] = {name: tensor.to(device, dtype) for name, tensor in fields.items()}
         members = tuple(member.to(device, dtype) for member in self.members)
         is_same = all(moved[name] is fields[name] for name in fields)
         if is_same and all(new is old for new, old in zip(members, self.members, strict=True)):
             return self
-        return self._of(**{**vars(self), **moved, "members": members})
+        kept = {name: value for name, value in vars(self).items() if name not in _MATRICES}
+        return self._of(**{**kept, **moved, "members": members})
 
     def __and__(self, other: Preference) -> Preference:
         """Both preferences at once: the constraints of the one, then of the other.
@@ -511,11 +521,11 @@ class Preference:
         self._check_single("&")
         other._check_single("&")
         if self.names != other.names:
-            raise InputError(f"&: expected the same names, found {self.names} and {other.names}")
+            raise InputError(f"&: expected the same names, found {self.shown_names} and {other.shown_names}")
         order = self if self.cone is not None else other
         if other.cone is not None and not is_same_cone(order.cone, other.cone):
             raise InputError(f"&: expected the same cone, or one without, found {self.cone} and {other.cone}")
-        named = Objectives(self.names, measured_of(self, other))
+        named = Objectives(self.names, measured_of(self, other), self.families)
         if self.constraints and other.constraints:
             fields = assemble(named, self.constraints + other.constraints)
         else:
@@ -527,12 +537,52 @@ class Preference:
     def _order(self) -> dict[str, Any]:
         return {"minimized": self.minimized, "cone": self.cone, "A": self.A}
 
+    # rows ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def B_g(self) -> Tensor:
+        """Inequalities (m_g, m)."""
+        return self._dense("B_g")
+
+    @cached_property
+    def B_h(self) -> Tensor:
+        """Equalities (m_h, m)."""
+        return self._dense("B_h")
+
+    def _dense(self, name: str) -> Tensor:
+        entries: RowEntries = getattr(self, _MATRICES[name])
+        return entries.dense(name)
+
+    @cached_property
+    def blocks(self) -> tuple[RowBlock, ...]:
+        """The rows, inequalities first, in blocks: one of a single constraint, or all of a family; none for a stack."""
+        return blocks_of(self.constraints)
+
+    @cached_property
+    def labels_g(self) -> tuple[str, ...]:
+        """The inequalities in words."""
+        return self._labels(is_equality=False)
+
+    @cached_property
+    def labels_h(self) -> tuple[str, ...]:
+        """The equalities in words."""
+        return self._labels(is_equality=True)
+
+    def _labels(self, *, is_equality: bool) -> tuple[str, ...]:
+        blocks = [block for block in self.blocks if block.part.is_equality is is_equality]
+        return tuple(block.title(row) for block in blocks for row in range(block.start, block.stop))
+
     # size and text ------------------------------------------------------------------------------------
 
     @property
     def m(self) -> int:
         """The number of losses."""
         return len(self.names)
+
+    @property
+    def shown_names(self) -> str:
+        """The names in one line, a family as one: `ce, group[0] to group[99]`."""
+        return shown_names(self.names, self.families)
 
     @property
     def quantities(self) -> tuple[str, ...]:
@@ -542,9 +592,8 @@ class Preference:
 
     @property
     def metric_keys(self) -> tuple[str, ...]:
-        """What metrics call the rows, inequalities first: `Constraint.key`, with a number where it would repeat."""
-        parts = [part for constraint in self.constraints for part in constraint.parts]
-        keys = [part.key for part in sorted(parts, key=lambda part: part.is_equality)]
+        """What metrics call the blocks of rows: `Constraint.key`, with a number where it would repeat."""
+        keys = [block.part.key for block in self.blocks]
         times = Counter(keys)
         taken = set(times)
         found = []
@@ -557,12 +606,12 @@ class Preference:
     @property
     def m_g(self) -> int:
         """The number of inequality rows."""
-        return self.B_g.shape[-2]
+        return self.b_g.shape[-1]
 
     @property
     def m_h(self) -> int:
         """The number of equality rows."""
-        return self.B_h.shape[-2]
+        return self.b_h.shape[-1]
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -595,7 +644,8 @@ class Preference:
             order = "minimize " + ", ".join(str(form) for form in self.minimized)
         else:
             cone = "" if self.cone is None else f" with respect to {self.cone}"
-            order = "minimize " + ", ".join(self.names) + cone
+            plain = self.names[: self.families[0].start] if self.families else self.names
+            order = "minimize " + ", ".join([*plain, *(family.name for family in self.families)]) + cone
         shown = self.constraints
         if self.ray is not None:  # the half-space of a ray goes without saying
             shown = tuple(constraint for constraint in shown if constraint.is_equality or constraint.margin > 0)
@@ -606,7 +656,7 @@ class Preference:
     def __repr__(self) -> str:
         counts = f"{_counted(self.m_g, 'inequality')}, {_counted(self.m_h, 'equality')}"
         size = f"{len(self.members)} preferences; " if self.members else ""
-        return f"Preference({size}{', '.join(self.names)}: {counts})"
+        return f"Preference({size}{self.shown_names}: {counts})"
 
     def _check_single(self, what: str) -> None:
         if self.members:
@@ -686,10 +736,9 @@ def levels_of(preference: Preference, b: Tensor) -> LevelShifts | None:
 
 def _level_rows(member: Preference, m_g: int, m_h: int) -> list[Constraint | None]:
     """The constraints of one row each, inequalities first, None for the padding of a stack."""
-    parts = [part for constraint in member.constraints for part in constraint.parts]
     sides: list[list[Constraint | None]] = [[], []]
-    for part in parts:
-        sides[part.is_equality].append(part)
+    for block in member.blocks:
+        sides[block.part.is_equality] += [block.part] * block.size
     return [*sides[0], *[None] * (m_g - len(sides[0])), *sides[1], *[None] * (m_h - len(sides[1]))]
 
 

@@ -30,8 +30,9 @@ def stack_fields(members: Sequence[Preference]) -> dict[str, Any]:
     first = members[0]
     members = [p.to(first.A.device, first.A.dtype) for p in members]
     is_shared = all(is_same_cone(first.cone, p.cone) for p in members)
-    fields = {"names": first.names, "measured": measured_of(*members), "members": tuple(members)}
-    empty = dict.fromkeys(("constraints", "minimized", "labels_g", "labels_h"), ())
+    fields: dict[str, Any] = {"names": first.names, "measured": measured_of(*members), "members": tuple(members)}
+    fields |= {"families": first.families, "entries_g": None, "entries_h": None}
+    empty = dict.fromkeys(("constraints", "minimized"), ())
     notes = tuple(f"[{i}] {note}" for i, p in enumerate(members) for note in p.notes)
     order = {"cone": first.cone if is_shared else None, "notes": notes}
     return {**fields, **empty, **order, **_matrices(members), **_lines(members), "at_most": _ceilings(members)}

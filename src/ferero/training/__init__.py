@@ -6,7 +6,7 @@ from ferero.training._cuda import Captured
 from ferero.training._ensemble import Ensemble
 from ferero.training._evaluate import evaluate
 from ferero.training._members import Members
-from ferero.training._report import ConstraintReport, Report
+from ferero.training._report import ConstraintReport, FamilyReport, Report
 from ferero.training._slopes import SlopeKind, forward_slopes, jacobian_slopes
 from ferero.training._steer import Steer
 from ferero.training._stepper import Stepped, Stepper
@@ -16,6 +16,7 @@ __all__ = [
     "ConstraintReport",
     "Controller",
     "Ensemble",
+    "FamilyReport",
     "Members",
     "Report",
     "SlopeKind",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
 import torch
@@ -18,15 +19,16 @@ T = TypeVar("T")
 
 def named(prefix: str, state: Any) -> dict[str, Tensor]:
     """The fields under the names of their buffers, ``prefix_field``."""
-    return {key: getattr(state, name) for name, key in _keys(prefix, type(state))}
+    return {key: getattr(state, name) for name, key in _keys(prefix, type(state))}  # type: ignore[arg-type]  # classes can be hashed
 
 
 def load(module: nn.Module, prefix: str, kind: type[T]) -> T:
     """The dataclass, from the buffers."""
-    return kind(**{name: module._buffers[key] for name, key in _keys(prefix, kind)})
+    return kind(**{name: module._buffers[key] for name, key in _keys(prefix, kind)})  # type: ignore[arg-type]
 
 
-def _keys(prefix: str, kind: type[Any]) -> tuple[tuple[str, str], ...]:
+@cache  # every step asks
+def _keys(prefix: str, kind: Any) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, f"{prefix}_{field.name}") for field in fields(kind))
 
 

@@ -6,24 +6,25 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from math import isfinite
 from typing import Any, overload
 
 import torch
 from torch import Tensor, nn
 
-from ferero.errors import InputError, NonFiniteError
+from ferero.errors import InputError
 from ferero.methods import check_understood
 from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import Diagnosis, Method, Observation, check_method
 from ferero.methods._rows import rows_of
+from ferero.methods._sample import SampledState, is_large
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
 from ferero.training import _buffers as buffers
+from ferero.training._family_losses import Index, Layout, read_family_values, read_members
 from ferero.training._held_out import Correction, correct
-from ferero.training._losses import read_values
 from ferero.training._record import PER_ROW, Record, advance_record, shift_record, tracked
 from ferero.training._report import Report, diagnosis_of, make_report, metrics_of
+from ferero.training._sampled_step import advance_sampled
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +49,11 @@ class ControllerState:
     def first(cls, preference: Preference, method: Method[Any]) -> ControllerState:
         """Before the first step."""
         batch, m, rows = preference.batch_shape, preference.m, preference.m_g + preference.m_h
+        of_method = method.init(preference)
         return cls(
             preference.A.mean(dim=-2),
             torch.zeros(*batch, preference.A.shape[-2] + rows, dtype=torch.float64),
-            method.init(preference),
+            SampledState.first(of_method) if is_large(preference, method) else of_method,
             Correction.none(*batch, m),
             Record.empty(m, rows, batch),
         )
@@ -110,7 +112,8 @@ def advance(
 @lru_cache(maxsize=256)
 def _is_metric(preference: Preference, device: torch.device) -> Tensor:
     """Which losses are metrics in units of their own, (m,), bool; cached, since every step needs it."""
-    return torch.tensor([name in preference.measured for name in preference.names], device=device)
+    measured = set(preference.measured)
+    return torch.tensor([name in measured for name in preference.names], device=device)
 
 
 class Controller(nn.Module):
@@ -155,8 +158,9 @@ class Controller(nn.Module):
         tensors = first.tensors()
         if "slopes" in self.method.requires:
             tensors["slopes"] = torch.zeros_like(first.weights)
-        for name, tensor in tensors.items():
-            self.register_buffer(name, tensor.detach().clone())
+        del first  # large families: no tensor is held twice
+        for name in tuple(tensors):
+            self.register_buffer(name, tensors.pop(name).detach().clone())
         self.has_multipliers = False
         self.is_good = torch.ones(preference.batch_shape, dtype=torch.bool, device="cpu")
 
@@ -189,8 +193,12 @@ class Controller(nn.Module):
         """Steps taken so far, from which levels that move are counted; of a stack, the most of a model."""
         return int(self.record.arrived.max())
 
+    @property
+    def _layout(self) -> Layout:
+        return Layout(self.preference.names, self.preference.families)
+
     @overload
-    def step(self, values: Mapping[str, Any]) -> dict[str, float]: ...
+    def step(self, values: Mapping[str, Any], *, index: Index = None) -> dict[str, Any]: ...
 
     @overload
     def step(
@@ -209,57 +217,65 @@ class Controller(nn.Module):
         present: Tensor | None = None,
         gramian: Tensor | None = None,
         slopes: Tensor | None = None,
-    ) -> Tensor | dict[str, float]:
+        index: Index = None,
+    ) -> Tensor | dict[str, Any]:
         """The weights for this step: the next step of training minimises the sum of the losses with these weights.
 
         Args:
             values: The losses by name: floats, numpy, torch or JAX scalars without a graph; a name may be absent or
-                None. Or a tensor (m,), or (K, m) for a stack, of which a model whose values are not finite keeps its
-                state and gets weights of 0.
+                None, and a family has an array (n,), NaN where a member is missing. Or a tensor (m,), or
+                (K, m) for a stack, of which a model whose values are not finite keeps its state and gets weights of 0.
             present: Which of a tensor's losses arrived, (m,), bool; None for all.
             gramian: (..., m, m), for methods that read it.
             slopes: Those of the last step, (..., m), for methods that read them; None for those of `learn_slopes`.
+            index: Beside values by name, the numbers (k,) of the members that the values of a family are of.
 
         Returns:
-            Plain numbers by name; for a tensor (..., m), float64.
+            Plain numbers by name, of a family an array like its values; for a tensor (..., m), float64.
 
         Raises:
-            InputError: Another number of values, a tensor by name that needs a gradient, or a gramian or slopes that
-                the method does not read.
+            InputError: Another number of values, a tensor by name that needs a gradient, an index that does not fit, or
+                a gramian or slopes that the method does not read.
             UnknownNameError: A name that is none of the preference's.
             NonFiniteError: A value by name that is NaN or inf; nothing was updated.
         """
         if isinstance(values, Mapping):
             if present is not None:
                 raise InputError("present: expected None beside values by name; leave a missing one out of them.")
-            numbers, arrived = self._read(values, "values")
+            numbers, arrived = self._read(values, "values", index)
             found = self._step(numbers, present=arrived, gramian=gramian, slopes=slopes)
-            return dict(zip(self.preference.names, found.tolist(), strict=True))
+            return self._named(found, values, index or {})
+        if index is not None:
+            raise InputError("index: expected values by name beside it, found a tensor; pass {family: values}.")
         return self._step(values, present=present, gramian=gramian, slopes=slopes)
 
-    def _read(self, values: Mapping[str, Any], what: str) -> tuple[Tensor, Tensor | None]:
+    def _named(self, weights: Tensor, values: Mapping[str, Any], index: Mapping[str, Any]) -> dict[str, Any]:
+        """Weights (m,) by name, those of a family as an array like its values."""
+        layout = self._layout
+        found: dict[str, Any] = dict(zip(layout.single, weights[: len(layout.single)].tolist(), strict=True))
+        for family in layout.families:
+            own = weights[family.start : family.stop].cpu()
+            if family.name in index:
+                own = own[read_members(index[family.name], family, len(values[family.name]))]
+            found[family.name] = own.numpy()
+        return found
+
+    def _read(self, values: Mapping[str, Any], what: str, index: Index = None) -> tuple[Tensor, Tensor | None]:
         """Numbers by name as (m,), and which of them arrived; None for all."""
         if self.preference.members:
             raise InputError(f"{what}: expected a tensor (K, m) for a stack of preferences, found numbers by name.")
-        read = read_values(values, self.preference.names, what)
-        bad = [name for name, x in zip(self.preference.names, read, strict=True) if x is not None and not isfinite(x)]
-        if bad:
-            raise NonFiniteError(
-                f"{what}: expected finite numbers, found {', '.join(f'{name} = {values[name]}' for name in bad)}; "
-                "nothing was updated. Leave out what is not known."
-            )
-        arrived = torch.tensor([x is not None for x in read], device=self.weights.device)
-        numbers = [0.0 if x is None else x for x in read]
-        return torch.tensor(numbers, dtype=torch.float64).to(self.weights), None if all(
-            x is not None for x in read
-        ) else arrived
+        numbers = read_family_values(values, self._layout, what, index)
+        arrived = ~torch.isnan(numbers)
+        return torch.where(arrived, numbers, 0.0).to(self.weights), None if bool(arrived.all()) else arrived.to(
+            self.weights.device
+        )
 
     def _step(self, values: Tensor, *, present: Tensor | None, gramian: Tensor | None, slopes: Tensor | None) -> Tensor:
         F = values.detach().to(self.weights)
         if F.shape != self.weights.shape:
             raise InputError(
                 f"values: expected shape {tuple(self.weights.shape)}, one number for each of "
-                f"{', '.join(self.preference.names)}, found {tuple(F.shape)}."
+                f"{self.preference.shown_names}, found {tuple(F.shape)}."
             )
         for name, given in (("gramian", gramian), ("slopes", slopes)):
             if given is not None and name not in self.method.requires:
@@ -269,6 +285,8 @@ class Controller(nn.Module):
             is_good = is_good & torch.isfinite(gramian.square()).all(dim=-1).all(dim=-1)  # solvers multiply entries
             unit = torch.eye(F.shape[-1], dtype=F.dtype, device=F.device)
             gramian = torch.where(is_good[..., None, None], gramian, unit)
+        if self._is_sampled:
+            return self._step_sampled(F, present, is_good)
         F = torch.where(torch.isfinite(F) & is_good[..., None], F, 1.0)
         if slopes is None and "slopes" in self.method.requires:
             slopes = self.get_buffer("slopes")
@@ -280,6 +298,33 @@ class Controller(nn.Module):
         self._write(state.tensors(), is_good)
         self.get_buffer("record_skipped").add_(~is_good)
         return torch.where(is_good[..., None], state.weights, 0.0)
+
+    @property
+    def _is_sampled(self) -> bool:
+        """Whether a step reads and writes only what its losses concern; on a GPU the whole is faster."""
+        return self._kind is SampledState and self.weights.device.type == "cpu"
+
+    def _step_sampled(self, F: Tensor, present: Tensor | None, is_good: Tensor) -> Tensor:
+        self.is_good, self.has_multipliers = is_good, True
+        if not bool(is_good):
+            self.get_buffer("record_skipped").add_(1)
+            return torch.zeros_like(self.weights)
+        arrived = torch.arange(len(F)) if present is None else torch.nonzero(present)[:, 0]
+        self._advance_sampled(arrived, F[arrived])
+        return self.weights.clone()
+
+    def _advance_sampled(self, arrived: Tensor, values: Tensor) -> None:
+        """Advance the state by a step on the losses of a large family that arrived: their numbers and values, (n,)."""
+        assert isinstance(self.method, FereroPI)
+        state = self.state
+        is_metric = self._metrics if self.preference.measured else None
+        updates = advance_sampled(
+            self.preference, self.method, state.method, state.correction, state.record, arrived, values, is_metric
+        )
+        buffers: dict[str, Any] = self._buffers  # get_buffer would take longer than the write
+        with torch.no_grad():
+            for name, update in updates.items():
+                update.write(buffers[name])
 
     def learn_slopes(self, slopes: Tensor) -> None:
         """Store the slopes of this step, (..., m), for the models that took it."""

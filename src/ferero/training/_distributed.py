@@ -16,6 +16,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from ferero.errors import InputError, UnsupportedError
 from ferero.methods._method import Method
 from ferero.preference import Preference
+from ferero.preference._row_entries import RowEntries
 from ferero.training._losses import Reading
 
 
@@ -86,7 +87,11 @@ def traits_of(preference: Preference, method: Method[Any], every: int, on_nonfin
         "other losses": f"{p.names} {p.measured}",
         "another order": _text(p.A),
         "other constraints": " ".join(
-            [*(_text(rows) for rows in (p.B_g, p.b_g, p.margins, p.B_h, p.b_h)), *(str(c.schedule) for c in moving)]
+            [
+                *map(_text, (p.b_g, p.margins, p.b_h)),
+                *map(_rows_text, (p.entries_g, p.entries_h)),
+                *(str(constraint.schedule) for constraint in moving),
+            ]
         ),
         "another method": re.sub(r" at 0x[0-9a-fA-F]+", "", f"{type(method).__qualname__} {method!r}"),
         "another every": str(every),
@@ -126,6 +131,12 @@ def check_agreement(traits: dict[str, str], device: torch.device, group: distrib
 
 def _text(rows: Tensor) -> str:
     return f"{tuple(rows.shape)} {' '.join(f'{value:.9g}' for value in rows.flatten().tolist())}"
+
+
+def _rows_text(entries: RowEntries | None) -> str:
+    if entries is None:
+        return "a stack"
+    return f"{entries.shape} {entries.row.tolist()} {entries.column.tolist()} {_text(entries.value)}"
 
 
 # wrappers of a model --------------------------------------------------------------------------------------

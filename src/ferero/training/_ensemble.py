@@ -17,6 +17,7 @@ from ferero.errors import InputError, UnsupportedError
 from ferero.methods._method import Method
 from ferero.preference import Preference
 from ferero.training._controller import Controller
+from ferero.training._family_losses import Layout, spelled_out
 from ferero.training._halves import halve
 from ferero.training._losses import LossFunction
 from ferero.training._members import Members, stacked_losses
@@ -68,7 +69,8 @@ class Ensemble:
         rate_factors: Sequence[float] | None = None,
         compile: bool = False,  # noqa: A002  # torch's word
     ) -> None:
-        self.members, self.loss_fn, self.names = members, loss_fn, preferences[0].names
+        self.members, self.names = members, preferences[0].names
+        self.loss_fn = spelled_out(loss_fn, Layout(self.names, preferences[0].families))
         self.device = members.parameters[0].device
         self.controller = Controller(Preference.stack(preferences), _on_device(method, self.device)).to(self.device)
         self.optimizer = make_optimizer(optimizer, members.parameters)
@@ -77,7 +79,7 @@ class Ensemble:
         self._clip_norm, self._is_own = clip_norm, is_own
         factors = None if rate_factors is None else torch.tensor(rate_factors, dtype=torch.float64, device=self.device)
         self._rate_factors = factors
-        self._stacked_losses = stacked_losses(members, loss_fn, self.names, is_own=is_own)
+        self._stacked_losses = stacked_losses(members, self.loss_fn, self.names, is_own=is_own)
         self._is_compiled = compile
         self._evaluation = IsolatedEvaluation(members.structure)
         self._compiled_losses, self._compiled_slopes = self._stacked_losses.of_all, self._forward_slopes

@@ -31,10 +31,12 @@ class Reading(NamedTuple):
     Attributes:
         values: With the graph, (m,), float32 or wider; 0 where a loss is missing.
         counts: How many examples are behind each, (m,), 0 where it is missing; None for one each.
+        places: The numbers of the losses, (n,), where values and counts are only of those that arrived; None for all.
     """
 
     values: Tensor
     counts: Tensor | None
+    places: Tensor | None = None
 
 
 def read_losses(

@@ -89,8 +89,12 @@ def tracked(record: Record) -> Tensor:
     return best_level(record.levels, record.errors.argmin(dim=-2))
 
 
-def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, present: Tensor | None) -> Record:
+def advance_record(
+    old: Record, rows: Rows, losses: Tensor, corrected: Tensor, present: Tensor | None, step: Tensor | None = None
+) -> Record:
     """Take in one step: training losses and corrected ones, (m,), of those present, (m,), bool; None for all.
+
+    The number of the step, (), is known from when losses arrived last, except where these are only some of them.
 
     A row restarts from its last two values once it has settled at another level: within 400 steps its mean has moved by
     more than the values vary about it, which is a drift and neither noise nor a swing, and the last two values are near
@@ -108,7 +112,7 @@ def advance_record(old: Record, rows: Rows, losses: Tensor, corrected: Tensor, p
     levels, misses = advance_levels(old.levels, losses, seen, here)
     errors = advance_errors(old.errors, misses.square(), seen, here)
     latest = corrected if present is None else torch.where(present, corrected, old.latest)
-    step = old.arrived.amax(dim=-1, keepdim=True) + 1
+    step = old.arrived.amax(dim=-1, keepdim=True) + 1 if step is None else step
     arrived = step.expand_as(old.arrived) if has_arrived is None else torch.where(has_arrived, step, old.arrived)
 
     touched = rows.real if present is None else _touched(rows, seen, present)

@@ -19,13 +19,16 @@ from ferero.methods import check_understood
 from ferero.methods._carry import RowMatch, carry_ferero_pi, take
 from ferero.methods._ferero_pi import FereroPI
 from ferero.methods._method import Method, check_method
+from ferero.methods._sample import LARGE, is_large
 from ferero.preference import Preference
 from ferero.preference._assembly import no_preference
+from ferero.preference._row_entries import RowEntries
 from ferero.training._controller import Controller, ControllerState, advance
 from ferero.training._cuda import Captured, DeferredCheck
 from ferero.training._distributed import JointLosses, check_agreement, gather, ranks_of, traits_of
+from ferero.training._family_losses import Index, check_family_attached, read_family_losses
 from ferero.training._held_out import Correction, correct
-from ferero.training._losses import Counts, Losses, Reading, check_attached, read_losses, zero_gradients
+from ferero.training._losses import Counts, Losses, Reading, zero_gradients
 from ferero.training._micro_batches import MicroBatchCycle, follow_steps, watch_optimizers
 from ferero.training._record import LARGEST, Record, carry_record, tracked
 from ferero.training._repeats import AppliedWeights, Repeats, count_closures, is_in_backward
@@ -137,8 +140,8 @@ class Steer(Controller):
         old = self.preference
         if (preference.names, preference.measured) != (old.names, old.measured):
             raise InputError(
-                f"ask: expected a preference over the same losses, {', '.join(old.names)}, found "
-                f"{', '.join(preference.names)}; name them in the same order with the same measured=, or build a new "
+                f"ask: expected a preference over the same losses, {old.shown_names}, found "
+                f"{preference.shown_names}; name them in the same order with the same measured=, or build a new "
                 "Steer."
             )
         check_understood(self.method, preference)
@@ -155,6 +158,12 @@ class Steer(Controller):
                 f"ask: expected FereroPI, found {type(self.method).__name__}, whose state belongs to its preference; "
                 "build a new Steer."
             )
+        for preference in (self.preference, new):
+            if is_large(preference, self.method):
+                raise UnsupportedError(
+                    f"ask: expected preferences of at most {LARGE} inequalities, found {preference.m_g}; build a new "
+                    "Steer."
+                )
         old, state = self.preference, self.state
         first, match = ControllerState.first(new, self.method), RowMatch.of(old, new)
         rows, k = match.rows(old.m_g), old.A.shape[-2]
@@ -168,21 +177,25 @@ class Steer(Controller):
             carry_record(state.record, _on(first.record, self.weights.device), rows, by.to(self.weights)),
         ).tensors()
 
-    def forward(self, losses: Losses, counts: Counts = None) -> Tensor:
+    def forward(self, losses: Losses, counts: Counts = None, index: Index = None) -> Tensor:
         """The weighted sum of the losses, with the graph; in training, the weights are updated first.
 
         Args:
             losses: (m,), a list, or scalars by name. A name may be absent or None: its weight holds, and the
-                constraints it occurs in wait for it.
+                constraints it occurs in wait for it. A family has a tensor (n,) by its name, NaN where a member is
+                missing.
             counts: The number of examples behind each loss, one number or (m,) or by name, so that means over ranks
                 and micro-batches are means over examples; 0 means absent, and is the better choice under FSDP2, where
                 all ranks must run the same backward pass. None: all batches count the same.
+            index: Where the values of a family are those of a sample, the numbers of its members, (k,) integers, by the
+                family's name; the others are missing. On the CPU this takes no host sync.
 
         Returns:
             A scalar; call ``backward()`` on it as ever.
 
         Raises:
-            InputError: A wrong number or shape, a loss that is not attached to the graph, or ranks that differ.
+            InputError: A wrong number or shape, a loss that is not attached to the graph, an index that is out of
+                range or repeats, or ranks that differ.
             UnknownNameError: A name that is none of the preference's.
             NonFiniteError: NaN or inf, with ``on_nonfinite="raise"``.
         """
@@ -191,10 +204,18 @@ class Steer(Controller):
         if is_attached:
             if is_new and ranks > 1 and not self._is_agreed:
                 self._agree()
-            check_attached(losses, self.preference.names, counts)
-        reading = read_losses(losses, counts, self.preference.names, self.weights.device, keep_graph=ranks > 1)
+            check_family_attached(losses, self._layout, counts)
+        reading = read_family_losses(
+            losses,
+            counts,
+            self._layout,
+            self.weights.device,
+            index=index,
+            keep_graph=ranks > 1,
+            is_compact=self._is_sampled and ranks == self.every == 1,
+        )
         if not is_attached:
-            return (self.weights.to(reading.values, copy=True) * reading.values).sum()
+            return (self._weights_of(reading).to(reading.values, copy=True) * reading.values).sum()
         if not is_new:
             return self._repeat(reading, ranks)
         while self._zero_hooks:  # of a refused batch
@@ -204,7 +225,7 @@ class Steer(Controller):
             weights = self._advance_on_device(step)
         elif math.isfinite(step.means.sum().item()) or bool(torch.isfinite(step.means).all()):
             with torch.inference_mode():
-                weights = self._advance(step, None)
+                weights = self._advance(step, None, reading.places)
         else:
             return self._refuse(step, reading)
         applied = self._repeats.applied = AppliedWeights(weights.to(reading.values.dtype, copy=True), step.share)
@@ -224,7 +245,7 @@ class Steer(Controller):
             UnknownNameError: A name that is none of the preference's.
             NonFiniteError: A value that is not finite.
         """
-        reading = read_losses(measured, None, self.preference.names, torch.device("cpu"))
+        reading = read_family_losses(measured, None, self._layout, torch.device("cpu"))
         if not bool(torch.isfinite(reading.values).all()):
             raise NonFiniteError(f"observe: expected finite numbers, found {measured}; leave out what is not known.")
         known = torch.ones_like(reading.values) if reading.counts is None else reading.counts
@@ -278,25 +299,45 @@ class Steer(Controller):
         check_agreement(traits, self.weights.device, self.group)
         self._is_agreed = True
 
+    def _weights_of(self, reading: Reading) -> Tensor:
+        """Today's weights of what was read."""
+        return self.weights if reading.places is None else self.weights[reading.places]
+
     def _repeat(self, reading: Reading, ranks: int) -> Tensor:
         """The sum with the weights of the last new call; no state changes.
 
         Losses may be anything here: a line search may meet what is not finite, and handles it.
         """
-        applied = self._repeats.applied or AppliedWeights(self.weights.to(reading.values, copy=True), None)
+        applied = self._repeats.applied
+        if applied is None or reading.places is not None:  # of a sample, the state has the last weights
+            applied = AppliedWeights(self._weights_of(reading).to(reading.values, copy=True), None)
         if is_in_backward():
             return _zero(reading.values) if self._zero_hooks else applied.sum(reading.values)
         if ranks > 1:
             applied = applied._replace(share=gather(reading, self._measured, self.group)[0].share)
         return applied.sum(reading.values)
 
-    def _advance(self, step: JointLosses, is_finite: Tensor | None) -> Tensor:
-        """Advance the state by one step where the losses are finite, and return the weights for this batch."""
+    def _advance(self, step: JointLosses, is_finite: Tensor | None, places: Tensor | None = None) -> Tensor:
+        """Advance the state by one step where the losses are finite, and return the weights for this batch.
+
+        Args:
+            step: The losses, (m,), or of a large family those that arrived.
+            is_finite: Whether they are finite, (), where the host does not know.
+            places: The numbers of those that arrived.
+        """
         accept, step = is_finite, step._replace(means=step.means.to(self.weights.dtype))
         if self.every > 1:
             step, accept = self._accumulate(step, is_finite)
         if self._has_measured:
             self._correct(accept)
+        if self._is_sampled:
+            if accept is None or bool(accept):
+                arrived = places
+                if arrived is None:
+                    arrived = torch.nonzero(torch.ones_like(step.means) if step.present is None else step.present)[:, 0]
+                self._advance_sampled(arrived, step.means if places is not None else step.means[arrived])
+            self.has_multipliers = True
+            return self.weights if places is None else self.weights[places]
         state, self.has_multipliers = advance(
             self.preference, self.method, self.state, step.means, present=step.present
         )
@@ -346,7 +387,9 @@ class Steer(Controller):
         """On the CPU: raise, or return a zero without a gradient; no state has changed."""
         is_finite = torch.isfinite(step.means)
         if self.on_nonfinite == "raise":
-            bad = [name for name, ok in zip(self.preference.names, is_finite.tolist(), strict=True) if not ok]
+            numbers = torch.nonzero(~is_finite)[:, 0]
+            numbers = numbers if reading.places is None else reading.places[numbers]
+            bad = [self.preference.names[i] for i in numbers.tolist()]
             raise NonFiniteError(
                 f"losses: {', '.join(bad)} not finite; nothing was updated. Lower the learning rate, look for the "
                 'batch, or pass on_nonfinite="skip".'
@@ -417,7 +460,7 @@ class Steer(Controller):
         if state.shape != (2, self.preference.m + 1) or state[0, -1] != names:
             raise InputError(
                 f"state_dict: it was saved by a Steer of other losses, or in another order, than "
-                f"{', '.join(self.preference.names)}; load it into the same preference, or leave it out to start anew."
+                f"{self.preference.shown_names}; load it into the same preference, or leave it out to start anew."
             )
         self._measured.copy_(state[:, :-1])
         self._has_measured = True
@@ -428,13 +471,20 @@ class Steer(Controller):
         p = self.preference
         sides = f"{p.m_g} {p.m_h}"
         if p.ray is None:
-            sides += "".join(f" {torch.nonzero(side).tolist()}" for B in (p.B_g, p.B_h) for side in (B > 0, B < 0))
+            rows = (entries for entries in (p.entries_g, p.entries_h) if entries is not None)
+            sides += "".join(f" {_places(entries, sign)}" for entries in rows for sign in (1, -1))
         found = [float(zlib.crc32(text.encode())) for text in (" ".join(p.names), sides)]
         return torch.tensor(found, dtype=torch.float64)[:, None]
 
     def extra_repr(self) -> str:
         """The preference, as it was written."""
         return str(self.preference)
+
+
+def _places(entries: RowEntries, sign: int) -> list[list[int]]:
+    """Where the coefficients of rows have a sign: row and column of each."""
+    mine = entries.value * sign > 0
+    return torch.stack([entries.row[mine], entries.column[mine]], dim=1).tolist()
 
 
 def _on(state: Any, device: torch.device) -> Any:

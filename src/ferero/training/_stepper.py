@@ -15,9 +15,10 @@ from ferero.methods._method import Method
 from ferero.preference import Preference
 from ferero.training._cuda import Branch, Captured, is_capturing
 from ferero.training._distributed import JointLosses, bare, check_ddp_is_called, ddp_of, gather, share_buffers
+from ferero.training._family_losses import Layout, check_family_attached, read_family_losses
 from ferero.training._halves import Splitter, halve
 from ferero.training._jacobian import JacobianRows, add_to_gradients, average_rows, gramian, jacobian
-from ferero.training._losses import Losses, LossFunction, Reading, check_attached, read_losses
+from ferero.training._losses import Losses, LossFunction, Reading
 from ferero.training._optimizer_update import OptimizerUpdate
 from ferero.training._report import Report
 from ferero.training._slopes import SlopeKind, SlopeMeter
@@ -310,7 +311,7 @@ class Stepper:
             ddp = self._ddp if self._ddp is self.model else None  # inside torch.compile a hook would break the graph
             with check_ddp_is_called(ddp):
                 losses = self.loss_fn(self.model, batch)
-        check_attached(losses, self.preference.names)
+        check_family_attached(losses, self._layout)
         reading = self._read(losses)
         if self._needs_gramian and reading.counts is not None:
             missing = [n for n, count in zip(self.preference.names, reading.counts.tolist(), strict=True) if not count]
@@ -324,7 +325,11 @@ class Stepper:
 
     def _read(self, losses: Losses) -> Reading:
         device = self._controller.weights.device
-        return read_losses(losses, None, self.preference.names, device, keep_graph=self._ddp is not None)
+        return read_family_losses(losses, None, self._layout, device, keep_graph=self._ddp is not None)
+
+    @property
+    def _layout(self) -> Layout:
+        return Layout(self.preference.names, self.preference.families)
 
     def _sums(self, model: nn.Module, batches: Sequence[Any]) -> tuple[Tensor, Tensor | None]:
         """Sums of the losses over batches, and in how many each occurred, (m,); None for all."""
