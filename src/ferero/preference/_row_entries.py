@@ -185,8 +185,7 @@ class _Written:
 
     def add_many(self, rows: Tensor, columns: Tensor, value: float) -> None:
         """The same value at all pairs of rows and columns that broadcast together."""
-        shape = torch.broadcast_shapes(rows.shape, columns.shape)
-        rows, columns = (places.expand(shape).reshape(-1) for places in (rows, columns))
+        rows, columns = (rows + 0 * columns).reshape(-1), (columns + 0 * rows).reshape(-1)
         self._many.append((rows, columns, torch.full((len(rows),), value, dtype=torch.float64)))
 
     def joined(self) -> tuple[Tensor, Tensor, Tensor]:
