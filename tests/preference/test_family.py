@@ -292,3 +292,41 @@ def test_the_objects_are_what_they_are_called():
 def test_losses_may_still_be_called_mean_or_sum():
     g = objectives("mean", "sum", group=2)
     assert str(Preference.parse("mean <= 1; sum <= 2", names=g).constraints[0]) == "mean <= 1"
+
+
+# beside ratios, logarithms and levels that move -----------------------------------------------------------------
+
+
+def test_a_ratio_may_name_a_member_and_a_mean():
+    p = Preference(f, [f.group <= 3, f.group[1] / f.other.mean() <= 2, f.ce.log() <= 0], minimize=f.ce)
+    losses = torch.ones(M, dtype=torch.float64)
+    assert p.B_g[4].tolist() == dense((2, 1.0), *((place, -0.5) for place in range(5, 9)))[0]
+    assert bool(p.is_satisfied(losses))
+    losses[5:9] = torch.tensor([-4.0, 1.0, 1.0, 1.0])
+    losses[2] = -1.0  # -1 / -0.25 is 4, and no violation of the linear row
+    assert bool((p.violation(losses) <= 0).all())
+    assert not bool(p.is_satisfied(losses))
+
+
+def test_a_level_may_move_beside_a_family():
+    p = Preference(f, [f.group <= 3, f.ce <= ferero.ramp(1.0, 0.5, steps=10), f.few >= 0.1], minimize=f.ce)
+    assert p.labels_g[4] == "ce <= ramp(1, 0.5, steps=10)"
+    halfway = p.at(5)
+    assert halfway.b_g.tolist() == [-3.0] * 4 + [-0.75] + [0.1] * 2
+    assert halfway.labels_g[4] == "ce <= 0.75"
+    with pytest.raises(ContradictionError, match="at step 10 of training"):
+        Preference(f, [f.group <= ferero.objectives("ce").ce, f.ce <= ferero.ramp(1, 0, steps=10), f.group >= 0.1])
+
+
+@pytest.mark.parametrize("level", [ferero.ramp(1.0, 0.5, steps=10), f.ce / f.few[0], f.ce.log()], ids=str)
+def test_beside_a_family_stands_what_is_linear(level):
+    for compared in (
+        lambda: f.group <= level,
+        lambda: f.group >= level,
+        lambda: f.group + level,
+        lambda: abs(f.group) <= level,
+    ):
+        with pytest.raises(
+            InputError, match=r"expected a number or a linear expression beside a family|stands alone|ratio|log"
+        ):
+            compared()
