@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -20,7 +21,7 @@ pytest.importorskip("myst_parser", exc_type=ImportError)
 ROOT = Path(__file__).parents[1]
 MODULES = [  # all of their public names are described; of ferero.subprogram those that ferero itself exports
     *("ferero", "ferero.errors", "ferero.preference", "ferero.geometry", "ferero.methods", "ferero.optimize"),
-    *("ferero.training", "ferero.fronts", "ferero.plot", "ferero.integrations.torchjd"),
+    *("ferero.training", "ferero.fronts", "ferero.plot", "ferero.rates", "ferero.integrations.torchjd"),
 ]
 
 PICTURE = r"(?:!\[[^\]]*\]\(|\{(?:figure|image)\} )pictures/([\w-]+\.png)"

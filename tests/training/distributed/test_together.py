@@ -46,15 +46,18 @@ def moves(steer):
     return int(steer.record_arrived.max())
 
 
-def refused(rank, names=(NAMES[:2], NAMES[:2]), levels=(0.5, 0.5), every=(1, 1), again=None, group=None):
-    """What each rank says at its first step, having built its own."""
+def refused(rank, names=(NAMES[:2], NAMES[:2]), levels=(0.5, 0.5), every=(1, 1), later=None, group=None):
+    """What each rank says at its first step, having built its own, or having changed to its own later."""
     group = distributed.new_group([0, 1]) if group else None
     method = ferero.FereroPI()
-    steer = ferero.Steer(parsed(names[rank], levels[0 if again else rank]), method, every[rank], group=group)
+    steer = ferero.Steer(parsed(names[rank], levels[0 if later else rank]), method, every[rank], group=group)
     net = Net(steer)
-    if again:
+    if later:
         net(batch(rank, 0)).backward()
-        steer.preference = parsed(names[rank], levels[rank])
+    if later == "ask":
+        steer.ask(parsed(names[rank], levels[rank]))
+    if later == "reset":
+        steer._preference = parsed(names[rank], levels[rank])  # in a way that no user has
         net(batch(rank, 1)).backward()  # looked at once only
         steer.reset()
     return float(net(batch(rank, 2)))
@@ -139,7 +142,8 @@ CASES = {
     "alike": (refused, {}),
     "other constraints": (refused, {"levels": (0.5, 0.4)}),
     "other constraints, in a group": (refused, {"levels": (0.5, 0.4), "group": True}),
-    "other constraints after a reset": (refused, {"levels": (0.5, 0.4), "again": True}),
+    "other constraints asked later": (refused, {"levels": (0.5, 0.4), "later": "ask"}),
+    "other constraints after a reset": (refused, {"levels": (0.5, 0.4), "later": "reset"}),
     "more losses": (refused, {"names": (NAMES[:2], NAMES)}),
     "another every": (refused, {"every": (1, 2)}),
     "alike once more": (refused, {}),
@@ -181,6 +185,7 @@ def ranks(tmp_path_factory):
     [
         ("other constraints", "other constraints"),
         ("other constraints, in a group", "other constraints"),
+        ("other constraints asked later", "other constraints"),
         ("other constraints after a reset", "other constraints"),
         ("other levels that move", "other constraints"),
         ("more losses", "other losses, another order and other constraints"),
