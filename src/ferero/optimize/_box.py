@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ferero._arrays import Array, ArrayLike, to_float64
+from ferero._arrays import Array, ArrayLike, Mask, to_float64
 from ferero.errors import InputError
 
 __all__ = ["Bounds", "Box", "choose_scale", "read_bounds", "read_scale"]
@@ -34,6 +35,11 @@ class Box:
 
     lower: Array
     upper: Array
+
+    @cached_property
+    def is_fixed(self) -> Mask:
+        """Which parameters have one bound on both sides, (n,)."""
+        return self.lower == self.upper
 
     def clip(self, points: Array) -> Array:
         """The nearest points of the box, (..., n)."""

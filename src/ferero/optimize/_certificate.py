@@ -16,11 +16,13 @@ from ferero.optimize._constraint_rows import Constraints, read_constraints
 from ferero.optimize._evaluator import Function, Point, UserFunction, read_starts
 from ferero.optimize._merit import held_rows
 from ferero.optimize._outcome import Seen
-from ferero.optimize._runs import norms_of, reaches_of
 from ferero.optimize._scale import (
     SEEN_SHARE,
     constraint_scale,
     gradient_scale,
+    norm,
+    norms_of,
+    reaches_of,
     relative_columns,
     still_counts,
     worst_share,
@@ -133,7 +135,8 @@ def certify(
     columns = np.maximum(relative_columns(jacobian[0], norms), relative_columns(slopes[0], others))
     order = np.linalg.norm(conditions.A @ slopes[0], axis=1)
     spans = np.maximum(
-        np.abs(losses - first)[0], np.maximum(reaches_of(points, jacobian), reaches_of(points, slopes))[0]
+        np.abs(losses - first)[0],
+        np.maximum(reaches_of(points[0], jacobian[0]), reaches_of(points[0], slopes[0])),
     )
     seen = Seen(first[0], gradient_scale(norms, largest), order, spans, columns)
     found = kkt_of(conditions, losses[0], jacobian[0], seen, sides_of(own, points[0]), atol)

@@ -18,7 +18,7 @@ from ferero.subprogram._consistency import FAILED
 from ferero.subprogram._gramian import factor
 from ferero.subprogram._program import EPSILON, MANY, TINY, Program
 
-__all__ = ["Answer", "solve_exact"]
+__all__ = ["Answer", "lowest_share", "solve_exact"]
 
 ACCEPTED = 1e-10  # relative residual at which an answer is taken without a second opinion
 SOLVER_TOLERANCE = 1e-12
@@ -188,11 +188,11 @@ def _on_segment(
     gain = ends[0] * q[0] - ends[1] * q[last]
     lam = [0.0] * len(q)
     if active is None:
-        share = _lowest(*shape, gain)
+        share = lowest_share(*shape, gain)
     else:
         stiffness, aim = Q[active][active], q[active] / Q[active][active]
         pull, other = ends[0] * Q[0][active], ends[1] * Q[last][active]
-        share = _lowest(
+        share = lowest_share(
             shape[0] - pull * pull / stiffness,
             shape[1] - pull * other / stiffness,
             shape[2] - other * other / stiffness,
@@ -201,13 +201,13 @@ def _on_segment(
         lam[active] = aim - (share * pull + (1.0 - share) * other) / stiffness
         if abs(lam[active]) > bound:
             lam[active] = math.copysign(bound, lam[active])
-            share = _lowest(*shape, gain - (pull - other) * lam[active])
+            share = lowest_share(*shape, gain - (pull - other) * lam[active])
     lam[0] += share * ends[0]
     lam[last] += (1.0 - share) * ends[1]
     return lam
 
 
-def _lowest(first: float, cross: float, second: float, gain: float) -> float:
+def lowest_share(first: float, cross: float, second: float, gain: float) -> float:
     """The s in [0, 1] with the lowest ``(first s^2 + 2 cross s t + second t^2) / 2 - gain s``, t = 1 - s."""
     curvature, slope = first - 2.0 * cross + second, second - cross + gain
     if curvature <= 0:
