@@ -159,7 +159,11 @@ class _Subprogram:
         if len(linear) == len(merit.rates) == 2 and merit.rates.all():
             return _on_segment(self.rows @ gramian @ self.rows.T, linear, merit.rates)
         equalities, bound = (merit.equalities, merit.price) if self.is_priced else (0, math.inf)
-        return solve_exact(Program(self.rows, gramian, linear, merit.rates, 1.0, equalities, bound)).multipliers
+        program = Program(self.rows, gramian, linear, merit.rates, 1.0, equalities, bound)
+        last = self.run.multipliers
+        is_like = last is not None and len(last) == len(linear)
+        self.run.multipliers = solve_exact(program, last if is_like else None).multipliers
+        return self.run.multipliers
 
 
 def _on_segment(quadratic: Array, linear: Array, rates: Array) -> Array:

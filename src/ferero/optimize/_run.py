@@ -47,6 +47,7 @@ class Run:
         restorations: how often a point that meets the constraints was searched for and found.
         raised_at: the iteration of the last rise of the price; lowered: how often it fell.
         held: parameters that the last proposal kept at a bound, (n,); None without bounds.
+        multipliers: of the last subprogram, the first guess of the next; None before.
         order_values, constraint_values, violations, violation (their sum), value: of the merit here, after `measure`.
         noise: differences of the merit that mean nothing.
         applied, gramian: ``J M`` (m, n) and ``J M J^T`` (m, m), after `measure`.
@@ -84,6 +85,7 @@ class Run:
         self.resets = self.restorations = self.lowered = 0
         self.raised_at = -1
         self.evaluations = evaluations
+        self.multipliers: Array | None = None
         self.held: Mask | None = None if box is None else np.zeros(n, dtype=bool)
 
     @property

@@ -469,7 +469,7 @@ def _is_accepted(step: _Step, losses: Array) -> bool:
     """Whether a trial's losses decrease the merit enough; resizes the radius accordingly."""
     run, proposal = step.run, step.proposal
     run.evaluations += 1
-    if not _is_finite(losses):
+    if not np.isfinite(losses).all():
         _resize(run, proposal, None, -math.inf, accepted=False)
         return False
     actual = run.value - run.merit.value(losses)
@@ -483,11 +483,6 @@ def _is_accepted(step: _Step, losses: Array) -> bool:
         run.polished += 1
     _resize(run, proposal, losses, actual, accepted=accepted)
     return accepted
-
-
-def _is_finite(values: Array) -> bool:
-    """Whether all are finite; a finite sum proves it."""
-    return math.isfinite(values.sum()) or bool(np.isfinite(values).all())
 
 
 def _passes_at_lower_price(run: Run, proposal: Proposal, losses: Array) -> bool:
@@ -544,7 +539,7 @@ def _resize(run: Run, proposal: Proposal, losses: Array | None, actual: float, *
 
 def _move(run: Run, proposal: Proposal, trial: Array, losses: Array, jacobian: Array, rejections: int) -> bool:
     """Take an accepted step. A run whose losses diverge stays and ends; without gradients there it steps back."""
-    if not _is_finite(jacobian):
+    if not np.isfinite(jacobian).all():
         run.radius = BACK * proposal.length
         run.rejections = rejections + 1
         return False
