@@ -83,6 +83,7 @@ class _Subprogram:
         self.losses = run.losses if run.bend is None else run.losses + run.bend
         self.rows = merit.stacked if self.is_priced else merit.order
         self.linear = self._linear(self.losses)
+        self.inside: Program | None = None  # where no parameter is at a bound
 
     def _linear(self, losses: Array) -> Array:
         """The rows' values at the given losses, the order's relative to the worst at the true ones."""
@@ -93,10 +94,7 @@ class _Subprogram:
 
     def solve(self, eta: float) -> _Solution:
         """The solution at eta."""
-        run = self.run
-        if run.box is None:
-            return self._solution(eta, self.linear, run.applied, run.gramian, None)
-        return self._solve_in_box(eta, run.box)
+        return self._solve_inside(eta) if self.run.box is None else self._solve_in_box(eta, self.run.box)
 
     def _solve_in_box(self, eta: float, box: Box) -> _Solution:
         run = self.run
@@ -130,8 +128,9 @@ class _Subprogram:
         return solution
 
     def _solve_inside(self, eta: float) -> _Solution:
-        run = self.run
-        return self._solution(eta, self.linear, run.applied, run.gramian, None)
+        if self.inside is None:
+            self.inside = self._program(self.run.gramian, self.linear)
+        return self._solution(eta, self.inside, self.run.applied, None)
 
     def _solve_on_face(self, eta: float, fixed: Mask, at_upper: Mask, box: Box) -> _Solution:
         run = self.run
@@ -139,40 +138,47 @@ class _Subprogram:
         step = np.where(fixed, np.where(at_upper, box.upper, box.lower) - run.point, 0.0)
         face = run.metric.on_face(J, run.applied, fixed, step)
         linear = self._linear(self.losses + J @ face.shift) if face.shift.any() else self.linear
-        return self._solution(eta, linear, face.applied, face.applied @ J.T, face)
+        return self._solution(eta, self._program(face.applied @ J.T, linear), face.applied, face)
 
-    def _solution(self, eta: float, linear: Array, applied: Array, gramian: Array, face: Face | None) -> _Solution:
+    def _program(self, gramian: Array, linear: Array) -> Program:
+        """The dual at eta = 1."""
+        merit = self.run.merit
+        equalities, bound = (merit.equalities, merit.price) if self.is_priced else (0, math.inf)
+        return Program(self.rows, gramian, linear, merit.rates, 1.0, equalities, bound)
+
+    def _solution(self, eta: float, program: Program, applied: Array, face: Face | None) -> _Solution:
         """``w = S^T lam``, ``d = shift - eta M gradF w``, ``|d|``, ``d.M^-1 d`` and the bounds' multipliers."""
-        lam = self._multipliers(eta * gramian, linear)
+        lam = self._multipliers(eta, program)
         weights = lam @ self.rows
         step = -eta * (weights @ applied)
-        energy = eta * eta * float(weights.dot(gramian @ weights))
+        energy = eta * eta * float(weights.dot(program.gramian @ weights))
         if face is None:
             return _Solution(lam, weights, step, norm(step), energy)
         step += face.shift
         energy += float(face.shift.dot(face.push))
         return _Solution(lam, weights, step, norm(step), energy, -(face.pull @ weights + face.push / eta))
 
-    def _multipliers(self, gramian: Array, linear: Array) -> Array:
-        """Lam, (k,)."""
-        merit = self.run.merit
-        if len(linear) == len(merit.rates) == 2 and merit.rates.all():
-            return _on_segment(self.rows @ gramian @ self.rows.T, linear, merit.rates)
-        equalities, bound = (merit.equalities, merit.price) if self.is_priced else (0, math.inf)
-        program = Program(self.rows, gramian, linear, merit.rates, 1.0, equalities, bound)
+    def _multipliers(self, eta: float, program: Program) -> Array:
+        """Lam, (k,), at eta."""
+        if len(program.linear) == len(program.simplex) == 2 and program.simplex.all():
+            return _on_segment(eta, program)
         last = self.run.multipliers
-        is_like = last is not None and len(last) == len(linear)
-        self.run.multipliers = solve_exact(program, last if is_like else None).multipliers
+        guess = last if last is not None and len(last) == len(program.linear) else None
+        scaled = program if eta == 1.0 else program.stretched(eta)
+        self.run.multipliers = solve_exact(scaled, guess).multipliers
         return self.run.multipliers
 
 
-def _on_segment(quadratic: Array, linear: Array, rates: Array) -> Array:
-    """The lam (2,) >= 0 with ``a.lam = 1`` and the least ``lam.Q lam / 2 - q.lam``, in plain numbers."""
-    (own, mixed), (_, other) = quadratic.tolist()
-    first, second = (1.0 / rate for rate in rates.tolist())
-    gain, loss = linear.tolist()
+def _on_segment(eta: float, program: Program) -> Array:
+    """The lam (2,) >= 0 with ``a.lam = 1`` and the least ``eta lam.Q lam / 2 - q.lam``, in plain numbers."""
+    (own, mixed), (_, other) = program.quadratic.tolist()
+    first, second = (1.0 / rate for rate in program.simplex.tolist())
+    gain, loss = program.linear.tolist()
     share = lowest_share(
-        own * first * first, mixed * first * second, other * second * second, gain * first - loss * second
+        eta * own * first * first,
+        eta * mixed * first * second,
+        eta * other * second * second,
+        gain * first - loss * second,
     )
     return np.array([share * first, (1.0 - share) * second])
 
@@ -240,6 +246,7 @@ def _first_eta(run: Run) -> float:
     """While lengths are unknown: what makes the longest gradient of a row as long as the radius."""
     merit = run.merit
     gradients = norms_of(merit.order @ run.jacobian)
-    longest = max((size / rate for size, rate in zip(gradients.tolist(), merit.rates.tolist(), strict=True) if rate > 0), default=0.0)
+    pairs = zip(gradients.tolist(), merit.rates.tolist(), strict=True)
+    longest = max((size / rate for size, rate in pairs if rate > 0), default=0.0)
     eta = run.radius / longest if longest > 0 else 0.0
     return eta if eta > 0 else 1.0

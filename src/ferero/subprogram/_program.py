@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -76,6 +76,18 @@ class Program:
     total: float
     equalities: int = 0
     bound: float = np.inf
+
+    def stretched(self, factor: float) -> Program:
+        """The program with the gramian ``factor K``; what stays the same is not computed again."""
+        out = replace(self, gramian=factor * self.gramian)
+        out.__dict__.update(
+            quadratic=factor * self.quadratic,
+            lengths=math.sqrt(factor) * self.lengths,
+            a=self.a,
+            lower=self.lower,
+            upper=self.upper,
+        )
+        return out
 
     @_computed
     def quadratic(self) -> Array:
