@@ -28,6 +28,7 @@ __all__ = ["Proposal", "propose"]
 FITS = 1.1  # step lengths up to this multiple of the radius are taken
 SHORT = 0.8  # shorter ones are stretched to the radius while the metric says nothing about lengths
 FITTING_ROUNDS = 12
+LONGER = 1.01  # what a stretched step must gain, or stretching it further would only stretch its rounding
 FACE_ROUNDS = 8  # in which parameters may be freed again
 MORE_ROUNDS = 25  # in which they are only fixed, so that the search for a face ends
 WRONG_SIGN = 1e-10  # of the slope: multipliers beyond this on the wrong side free their parameter
@@ -198,7 +199,9 @@ def propose(run: Run) -> Proposal:
         if not is_misfit or not solution.length > 0:
             break
         eta /= ratio
-        solution = program.solve(eta)
+        last, solution = solution, program.solve(eta)
+        if ratio < 1 and solution.length < LONGER * last.length:
+            break
     weights, step, length = solution.weights, solution.step, solution.length
     slopes = counted = weights @ J
     if run.box is not None:
