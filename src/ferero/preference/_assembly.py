@@ -192,10 +192,11 @@ def _rows(names: Sequence[str], parts: Sequence[Constraint]) -> tuple[Tensor, Te
 
 def _coefficients(names: Sequence[str], forms: Sequence[LinearForm]) -> Tensor:
     """The coefficients (k, m) of k forms."""
-    matrix = torch.zeros(len(forms), len(names), dtype=torch.float64)
+    matrix = np.zeros((len(forms), len(names)))
     where, coefficients = entries(names, forms)
-    matrix[where] = torch.tensor(coefficients, dtype=torch.float64)
-    return matrix
+    if coefficients:
+        matrix[where] = coefficients
+    return torch.from_numpy(matrix)
 
 
 def read_rows(B: ArrayLike | None, b: ArrayLike | None, suffix: str) -> Matrices:
