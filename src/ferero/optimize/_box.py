@@ -39,7 +39,7 @@ class Box:
     @cached_property
     def is_fixed(self) -> Mask:
         """Which parameters have one bound on both sides, (n,)."""
-        return self.lower == self.upper
+        return np.asarray(self.lower == self.upper)
 
     def clip(self, points: Array) -> Array:
         """The nearest points of the box, (..., n)."""
@@ -164,7 +164,8 @@ def choose_scale(box: Box | None, given: Array | None, points: Array, jacobian: 
         return given
     with np.errstate(invalid="ignore", over="ignore"):
         norms = np.sqrt(np.einsum("pmn,pmn->pm", jacobian, jacobian))
-        share = np.nan_to_num((np.abs(jacobian) / np.where(norms > 0, norms, np.inf)[:, :, None]).max(axis=(0, 1)))
+        share = (np.abs(jacobian) / np.where(norms > 0, norms, np.inf)[:, :, None]).max(axis=(0, 1))
+    share = share if np.isfinite(share).all() else np.nan_to_num(share)
     matters = share > IDLE * share.max(initial=0.0)
     if not matters.any():
         return np.ones(len(share))

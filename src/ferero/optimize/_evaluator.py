@@ -241,7 +241,7 @@ class _TorchEvaluator(_OfFunction):
         _check_values(found, Tensor, self._call)
         self._values: Tensor = found
         self._call.precision = _precision(self._values)
-        return np.asarray(self._values.detach().cpu().double().numpy()[None])
+        return _to_array(found.detach())[None]
 
     def jacobians(self, runs: Indices) -> Array:
         del runs
@@ -258,7 +258,7 @@ class _TorchEvaluator(_OfFunction):
             last = i + 1 == self.m
             (row,) = torch.autograd.grad(output, self._point, one, retain_graph=not last, allow_unused=True)
             if row is not None:
-                out[0, i] = row.reshape(-1).cpu().double().numpy()
+                out[0, i] = _to_array(row).reshape(-1)
         return out
 
 
@@ -269,10 +269,18 @@ def _outputs(values: Tensor) -> list[tuple[Tensor | GradientEdge, Tensor]]:
     of all of them each time.
     """
     last = values.grad_fn
-    if last is not None and last.name() == "StackBackward0" and all(node for node, _ in last.next_functions):
+    if last is not None and last.name() == "StackBackward0":
         one = torch.ones((), dtype=values.dtype, device=values.device)
-        return [(GradientEdge(node, number), one) for node, number in last.next_functions]
+        edges = [GradientEdge(node, number) for node, number in last.next_functions if node is not None]
+        if len(edges) == len(values):  # each depends on a tensor with a gradient
+            return [(edge, one) for edge in edges]
     return [(values, one) for one in torch.eye(len(values), dtype=values.dtype, device=values.device)]
+
+
+def _to_array(values: Tensor) -> Array:
+    """The numbers of a tensor without a graph, in float64."""
+    is_plain = values.dtype == torch.float64 and values.device.type == "cpu"
+    return np.asarray((values if is_plain else values.cpu().double()).numpy())
 
 
 def _precision(values: Tensor) -> float:

@@ -81,7 +81,7 @@ class Merit:
         """What follows from the rows."""
         self.stacked = np.concatenate([self.order, self.rows])
         self.order_sizes = np.abs(self.order)
-        in_x = self.rows[:, self.in_x].any(axis=-1) if self.in_x.any() else None
+        in_x = np.asarray(self.rows[:, self.in_x].any(axis=-1)) if self.in_x.any() else None
         self.sizes = RowSizes(self.rows, self.offsets, in_x)
         self._divide()
 
@@ -98,7 +98,7 @@ class Merit:
     def worst(self, order_values: Array) -> float:
         """``max_i (A (F - z))_i / a_i``."""
         pairs = zip(order_values.tolist(), self._divisors, strict=True)
-        return max((value / divisor for value, divisor in pairs if divisor != math.inf), default=-math.inf)
+        return max([value / divisor for value, divisor in pairs if divisor != math.inf], default=-math.inf)
 
     def constraint_values(self, losses: Array) -> Array:
         """G and H relative to their rows' typical size, (k_c,)."""
@@ -121,7 +121,7 @@ class Merit:
         """What the merit would be if nothing in it cancelled: its rounding is that of these numbers."""
         sizes = np.abs(losses)
         terms = self.order_sizes @ (sizes + constants * np.abs(self.origin))
-        size = max(term / divisor for term, divisor in zip(terms.tolist(), self._divisors, strict=True))
+        size: float = max([term / divisor for term, divisor in zip(terms.tolist(), self._divisors, strict=True)])
         if self.price:
             size += self.price * float((self.sizes.magnitude @ sizes + constants * np.abs(self.offsets)).sum())
         return size
@@ -282,9 +282,9 @@ def build_merit(
         rates, follows = _proportional(A, losses[:m] - lower, domain)
         if len(conditions.rows):
             rates = np.maximum(rates, CONSTRAINED_FLOOR * rates.max())
-    sizes = np.abs(conditions.rows) @ np.abs(losses) + np.abs(conditions.offsets)
+    sizes = conditions.sizes.magnitude @ np.abs(losses) + np.abs(conditions.offsets)
     if conditions.in_x.any():
-        nearby = np.abs(conditions.rows) @ reaches
+        nearby = conditions.sizes.magnitude @ reaches
         sizes = np.where(conditions.in_x, np.maximum(sizes, nearby), sizes / in_line)
     else:
         sizes = sizes / in_line
@@ -314,7 +314,7 @@ def violation_merit(merit: Merit, losses: Array, scales: Array) -> Merit:
         scales: the sizes of the rows, (k_c,).
     """
     inequalities = len(merit.rows) - merit.equalities
-    used = merit.rows.any(axis=1)
+    used = np.asarray(merit.rows.any(axis=1))
     equality = used & (np.arange(len(used)) >= inequalities)
     rows, constants = merit.rows / scales[:, None], merit.offsets / scales
     order = np.concatenate([rows[used], -rows[equality]])

@@ -270,7 +270,8 @@ def _search_all(
         return certificates[run].worst <= options.tol
 
     finite = np.isfinite(losses).all(axis=1, keepdims=True)
-    readable, slopes = np.where(finite, losses, 1.0), np.nan_to_num(jacobian)
+    readable = np.where(finite, losses, 1.0)
+    slopes = jacobian if np.isfinite(jacobian).all() else np.nan_to_num(jacobian)
     assert isinstance(options.method, Ferero)
     domain = options.method.domain
     built = [
@@ -296,7 +297,9 @@ def _search_all(
         ended = replace(outcome, point=outcome.point * scale)
         notes = _notes(int(moved[i]), evaluator.failures)
         found = in_units_of_x(kkt, scale)
-        results.append(_result(evaluator, conditions[i], ended, built[i][1], found, histories[i], options, lower, notes))
+        results.append(
+            _result(evaluator, conditions[i], ended, built[i][1], found, histories[i], options, lower, notes)
+        )
     return results
 
 

@@ -65,7 +65,7 @@ class Proposal(NamedTuple):
 
 
 class _Solution(NamedTuple):
-    """The subprogram's solution at one eta: lam (k,), w (m,), d (n,), ``|d|``, ``d.M^-1 d``, the bounds' multipliers."""
+    """The solution at one eta: lam (k,), w (m,), d (n,), ``|d|``, ``d.M^-1 d``, and the bounds' multipliers (n,)."""
 
     multipliers: Array
     weights: Array

@@ -77,6 +77,7 @@ class Run:
         self._reach = reach_of(point)
         self._errors, self._rounding = errors, 4.0 * precision
         self.metric: Metric = make_metric(n)
+        self._is_metric_stale = True
         self.take(jacobian)
         self.radius = self.first_radius = _first_radius(point, losses - merit.lower, self.norms, box)
         self.bend: Array | None = None

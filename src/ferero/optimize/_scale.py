@@ -11,7 +11,6 @@ from ferero._arrays import Array, Mask
 __all__ = [
     "DIVERGED",
     "RowSizes",
-    "constraint_scale",
     "gradient_scale",
     "norm",
     "norms_of",
@@ -119,11 +118,6 @@ class RowSizes:
 def row_scale(rows: Array, offsets: Array, losses: Array) -> Array:
     """`RowSizes.terms` of rows (k, m) and offsets (k,) at losses (m,)."""
     return RowSizes(rows, offsets).terms(losses)
-
-
-def constraint_scale(rows: Array, offsets: Array, losses: Array, spans: Array, in_x: Mask | None) -> Array:
-    """`RowSizes.varying` of rows (k, m) and offsets (k,) at losses (m,)."""
-    return RowSizes(rows, offsets, in_x).varying(losses, spans)
 
 
 def gradient_scale(norms: Array, largest: Array) -> Array:

@@ -364,9 +364,7 @@ def _reduce_violation(run: Run, start: Array, scales: Array, search: Search) -> 
     return _Restoration(violation_of(outcome.losses), outcome.status == "converged", outcome, outcome.evaluations)
 
 
-def descend(
-    search: Search, points: Array, losses: Array, jacobian: Array, merits: Sequence[Merit]
-) -> list[Outcome]:
+def descend(search: Search, points: Array, losses: Array, jacobian: Array, merits: Sequence[Merit]) -> list[Outcome]:
     """Runs every start to its end.
 
     Args:
@@ -391,10 +389,7 @@ def descend(
             run.status = "non_finite"
             outcomes[i] = run.outcome()
     while going:
-        steps = []
-        for run in going:
-            if (step := _next_step(run, search)) is not None:
-                steps.append(step)
+        steps = [step for run in going if (step := _next_step(run, search)) is not None]
         if steps:
             _try_all(steps, search)
         for run in going:
@@ -450,9 +445,9 @@ def _try_all(steps: Sequence[_Step], search: Search) -> None:
     moving = [i for i, is_accepted in enumerate(accepted) if is_accepted]
     if moving:
         slopes = evaluator.jacobians(np.array(moving))
-        for i, jacobian in zip(moving, slopes, strict=True):
+        for i, view in zip(moving, slopes, strict=True):
             run = steps[i].run
-            jacobian = jacobian.copy() if len(moving) > 1 else jacobian  # a view would keep those of all runs
+            jacobian = view.copy() if len(moving) > 1 else view  # the view would keep those of all runs
             run.evaluations += evaluator.gradient_cost
             accepted[i] = _move(run, steps[i].proposal, trials[i], found[i], jacobian, before[i])
     stop = ""

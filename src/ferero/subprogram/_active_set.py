@@ -1,4 +1,4 @@
-"""Active sets: which multipliers are at a bound. Few sets are tried if a guess is nearly right, and a solve is exact."""
+"""Active sets: which multipliers are at a bound. With a guess that is nearly right a few exact solves are all."""
 
 from __future__ import annotations
 

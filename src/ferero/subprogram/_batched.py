@@ -12,11 +12,9 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ferero._arrays import Array
 from ferero.subprogram._program import EPSILON, TINY, Programs, Scaled
 
 __all__ = ["solve_batched", "solve_programs"]

@@ -37,9 +37,10 @@ class Answer(NamedTuple):
 def solve_exact(program: Program, guess: Array | None = None) -> Answer:
     """The best multipliers found; the caller judges ``residual``.
 
-    Where a guess leads to them by a few solves, that is all. Otherwise a bound is first left out: where the constraints can be met at less than its price it does not matter, and
-    the program without slacks is the better conditioned one. Where it does matter, the multipliers that end
-    at it are fixed there and the others solved for anew, for the same reason.
+    Where a guess leads to them by a few solves, that is all. Otherwise a bound is first left out: where the
+    constraints can be met at less than its price it does not matter, and the program without slacks is the better
+    conditioned one. Where it does matter, the multipliers that end at it are fixed there and the others solved for
+    anew, for the same reason.
 
     Args:
         program: The program.

@@ -150,7 +150,7 @@ class Program:
         """``q - Q lam - c a / b``, (k,): what the direction leaves of each primal row; feasible if <= 0."""
         k_f = len(self.simplex)
         left = self.linear - self.quadratic @ lam
-        return left - lam[:k_f].dot(left[:k_f]) * self.a
+        return np.asarray(left - lam[:k_f].dot(left[:k_f]) * self.a)
 
     def uncancelled(self, lam: Array) -> float:
         """``sum_i |lam_i| |S_i gradF|``: the direction's length if nothing in it cancelled.
@@ -184,7 +184,7 @@ class Program:
             worst = max(worst, min(lack / (norm * length + size or 1.0), gap))
             beyond = max(beyond, -above, -below)
         if beyond > 0:
-            worst = max(worst, beyond / max(max(numbers), -min(numbers)))
+            worst = max(worst, beyond / float(np.abs(lam).max()))
         return max(worst, abs(float(self.a.dot(lam)) - 1.0)) if len(self.simplex) else worst
 
     @_computed

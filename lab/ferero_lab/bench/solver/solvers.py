@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from scipy import optimize
-from torch import Tensor
 
 import ferero
 from ferero_lab.bench.solver.goal import Goal
