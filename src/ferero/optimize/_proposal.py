@@ -28,7 +28,8 @@ __all__ = ["Proposal", "propose"]
 FITS = 1.1  # step lengths up to this multiple of the radius are taken
 SHORT = 0.8  # shorter ones are stretched to the radius while the metric says nothing about lengths
 FITTING_ROUNDS = 12
-LONGER = 1.01  # what a stretched step must gain, or stretching it further would only stretch its rounding
+STRETCH = 10.0  # the most that eta grows by at once
+LONGER = 1.01  # what a step must gain by it, or stretching it further would only stretch its rounding
 FACE_ROUNDS = 8  # in which parameters may be freed again
 MORE_ROUNDS = 25  # in which they are only fixed, so that the search for a face ends
 WRONG_SIGN = 1e-10  # of the slope: multipliers beyond this on the wrong side free their parameter
@@ -198,10 +199,15 @@ def propose(run: Run) -> Proposal:
         is_misfit = ratio > FITS or (not is_scaled and ratio < SHORT and _has_room(run))
         if not is_misfit or not solution.length > 0:
             break
-        eta /= ratio
-        last, solution = solution, program.solve(eta)
-        if ratio < 1 and solution.length < LONGER * last.length:
+        if ratio > 1:
+            eta /= ratio
+            solution = program.solve(eta)
+            continue
+        stretched = eta * min(1.0 / ratio, STRETCH)
+        longer = program.solve(stretched)
+        if longer.length < LONGER * solution.length:
             break
+        eta, solution = stretched, longer
     weights, step, length = solution.weights, solution.step, solution.length
     slopes = counted = weights @ J
     if run.box is not None:

@@ -38,6 +38,8 @@ def settle_from(program: Program, guess: Array) -> Array | None:
     for _ in range(SETTLING_ROUNDS):
         free = [i for i, state in enumerate(states) if state == FREE]
         lam = np.array([(lower[i] if state == LOWER else upper[i]) if state else 0.0 for i, state in enumerate(states)])
+        if not free and k_f:  # the order's multipliers must have a sum
+            return None
         if free:
             found = _solve_free(Q, q - Q @ lam if lam.any() else q, a, lengths, free)
             if found is None:
@@ -67,7 +69,7 @@ def _solve_free(Q: Array, right: Array, a: Array, lengths: Array, free: list[int
     if top > 0:
         system[:n, n] = system[n, :n] = border / top
         system[n, n], sides[n] = 0.0, 1.0 / top
-    elif a.any():  # nothing is left of the order, whose multipliers must have a sum
+    elif a.any():
         return None
     else:
         system[:n, n] = system[n, :n] = sides[n] = 0.0
