@@ -65,7 +65,7 @@ class Proposal(NamedTuple):
     left: float
 
 
-class _Solution(NamedTuple):
+class _StepAtEta(NamedTuple):
     """The solution at one eta: lam (k,), w (m,), d (n,), ``|d|``, ``d.M^-1 d``, and the bounds' multipliers (n,)."""
 
     multipliers: Array
@@ -94,11 +94,11 @@ class _Subprogram:
         linear = values - merit.worst(values) * merit.rates
         return np.concatenate([linear, merit.constraint_values(losses)]) if self.is_priced else linear
 
-    def solve(self, eta: float) -> _Solution:
+    def solve(self, eta: float) -> _StepAtEta:
         """The solution at eta."""
         return self._solve_inside(eta) if self.run.box is None else self._solve_in_box(eta, self.run.box)
 
-    def _solve_in_box(self, eta: float, box: Box) -> _Solution:
+    def _solve_in_box(self, eta: float, box: Box) -> _StepAtEta:
         run = self.run
         point, held, is_fixed = run.point, run.held, box.is_fixed
         assert held is not None
@@ -129,12 +129,12 @@ class _Subprogram:
         run.held = at_upper | at_lower
         return solution
 
-    def _solve_inside(self, eta: float) -> _Solution:
+    def _solve_inside(self, eta: float) -> _StepAtEta:
         if self.inside is None:
             self.inside = self._program(self.run.gramian, self.linear)
         return self._solution(eta, self.inside, self.run.applied, None)
 
-    def _solve_on_face(self, eta: float, fixed: Mask, at_upper: Mask, box: Box) -> _Solution:
+    def _solve_on_face(self, eta: float, fixed: Mask, at_upper: Mask, box: Box) -> _StepAtEta:
         run = self.run
         J = run.jacobian
         step = np.where(fixed, np.where(at_upper, box.upper, box.lower) - run.point, 0.0)
@@ -148,17 +148,17 @@ class _Subprogram:
         equalities, bound = (merit.equalities, merit.price) if self.is_priced else (0, math.inf)
         return Program(self.rows, gramian, linear, merit.rates, 1.0, equalities, bound)
 
-    def _solution(self, eta: float, program: Program, applied: Array, face: Face | None) -> _Solution:
+    def _solution(self, eta: float, program: Program, applied: Array, face: Face | None) -> _StepAtEta:
         """``w = S^T lam``, ``d = shift - eta M gradF w``, ``|d|``, ``d.M^-1 d`` and the bounds' multipliers."""
         lam = self._multipliers(eta, program)
         weights = lam @ self.rows
         step = -eta * (weights @ applied)
         energy = eta * eta * float(weights.dot(program.gramian @ weights))
         if face is None:
-            return _Solution(lam, weights, step, norm(step), energy)
+            return _StepAtEta(lam, weights, step, norm(step), energy)
         step += face.shift
         energy += float(face.shift.dot(face.push))
-        return _Solution(lam, weights, step, norm(step), energy, -(face.pull @ weights + face.push / eta))
+        return _StepAtEta(lam, weights, step, norm(step), energy, -(face.pull @ weights + face.push / eta))
 
     def _multipliers(self, eta: float, program: Program) -> Array:
         """Lam, (k,), at eta."""

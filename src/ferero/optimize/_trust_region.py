@@ -399,7 +399,7 @@ def descend(search: Search, points: Array, losses: Array, jacobian: Array, merit
     return [outcomes[i] for i in range(len(points))]
 
 
-class _Step(NamedTuple):
+class _Trial(NamedTuple):
     """A step that is to be tried, with the measures of where it starts."""
 
     run: Run
@@ -407,7 +407,7 @@ class _Step(NamedTuple):
     measures: Measures
 
 
-def _next_step(run: Run, search: Search) -> _Step | None:
+def _next_step(run: Run, search: Search) -> _Trial | None:
     """The next step worth an evaluation; None where the run has ended, which its status then says."""
     while True:
         run.measure()
@@ -422,7 +422,7 @@ def _next_step(run: Run, search: Search) -> _Step | None:
         if run.restorations > restored or _raise_price(run, proposal, measures, search.tol):
             continue
         if not _restart(run, measures, search.tol):
-            return _Step(run, proposal, measures)
+            return _Trial(run, proposal, measures)
 
 
 def _drop_hopeless_correction(run: Run, proposal: Proposal) -> bool:
@@ -433,7 +433,7 @@ def _drop_hopeless_correction(run: Run, proposal: Proposal) -> bool:
     return True
 
 
-def _try_all(steps: Sequence[_Step], search: Search) -> None:
+def _try_all(steps: Sequence[_Trial], search: Search) -> None:
     """Evaluate the steps, take those that decrease the merit enough, and tell of the round."""
     evaluator = search.evaluator
     trials = [step.run.point + step.proposal.step for step in steps]
@@ -460,7 +460,7 @@ def _try_all(steps: Sequence[_Step], search: Search) -> None:
             step.run.status = stop
 
 
-def _is_accepted(step: _Step, losses: Array) -> bool:
+def _is_accepted(step: _Trial, losses: Array) -> bool:
     """Whether a trial's losses decrease the merit enough; resizes the radius accordingly."""
     run, proposal = step.run, step.proposal
     run.evaluations += 1
