@@ -1,4 +1,4 @@
-"""Single runs and many of them take the same steps; losses are differentiated alone; steps are not stretched in vain."""
+"""Single runs and many take the same steps; losses are differentiated alone; steps are not stretched in vain."""
 
 import numpy as np
 import torch
