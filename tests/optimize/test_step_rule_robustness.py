@@ -145,9 +145,9 @@ def test_calls_and_gradients_are_counted(method):
 def test_rounds_tell_the_distance_that_was_gone():
     for rule in (FixedStep(0.05), Backtracking(MGDA(), Preference.pareto(2), np.zeros(2))):
         _, rounds = run(two(), rule, MGDA())
-        points = [np.array([3.0, -2.0]), *(record.points[0] for record in rounds)]
+        points = [np.array([3.0, -2.0]), *(record.point for record in rounds)]
         for record, before, after in zip(rounds, points[:-1], points[1:], strict=True):
-            assert float(record.length[0]) == pytest.approx(np.linalg.norm(after - before))
+            assert record.length == pytest.approx(np.linalg.norm(after - before))
 
 
 def test_methods_see_the_losses_above_their_bounds():
@@ -162,9 +162,9 @@ def test_violations_are_those_of_the_losses_above_their_bounds():
     plain, shifted = (
         run(two(by), FixedStep(0.02), Ferero(bound=1.0), wanted, by, max_iter=2)[1] for by in (np.zeros(2), shift)
     )
-    first = float(plain[0].violation[0])
+    first = plain[0].violation
     assert first == pytest.approx((13 - 4) / (13 + 4))  # relative to |B||F| + |b|
-    assert [float(r.violation[0]) for r in shifted] == pytest.approx([float(r.violation[0]) for r in plain])
+    assert [r.violation for r in shifted] == pytest.approx([r.violation for r in plain])
 
 
 def test_what_is_not_finite_ends_at_the_last_point_that_was():
@@ -173,7 +173,7 @@ def test_what_is_not_finite_ends_at_the_last_point_that_was():
     outcome, rounds = run(evaluator, FixedStep(0.15), LinearScalarization())
     assert outcome.status == "non_finite"
     assert np.isfinite(outcome.losses).all()
-    np.testing.assert_allclose(outcome.point, rounds[-1].points[0])
+    np.testing.assert_allclose(outcome.point, rounds[-1].point)
     np.testing.assert_allclose(outcome.losses, fun(outcome.point))
 
 

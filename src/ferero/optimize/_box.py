@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +12,7 @@ import scipy
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ferero._arrays import Array, ArrayLike, to_float64
+from ferero._arrays import Array, ArrayLike, Mask, to_float64
 from ferero.errors import InputError
 
 __all__ = ["Bounds", "Box", "choose_scale", "read_bounds", "read_scale"]
@@ -34,6 +35,11 @@ class Box:
 
     lower: Array
     upper: Array
+
+    @cached_property
+    def is_fixed(self) -> Mask:
+        """Which parameters have one bound on both sides, (n,)."""
+        return np.asarray(self.lower == self.upper)
 
     def clip(self, points: Array) -> Array:
         """The nearest points of the box, (..., n)."""
@@ -158,7 +164,8 @@ def choose_scale(box: Box | None, given: Array | None, points: Array, jacobian: 
         return given
     with np.errstate(invalid="ignore", over="ignore"):
         norms = np.sqrt(np.einsum("pmn,pmn->pm", jacobian, jacobian))
-        share = np.nan_to_num((np.abs(jacobian) / np.where(norms > 0, norms, np.inf)[:, :, None]).max(axis=(0, 1)))
+        share = (np.abs(jacobian) / np.where(norms > 0, norms, np.inf)[:, :, None]).max(axis=(0, 1))
+    share = share if np.isfinite(share).all() else np.nan_to_num(share)
     matters = share > IDLE * share.max(initial=0.0)
     if not matters.any():
         return np.ones(len(share))

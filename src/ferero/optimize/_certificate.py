@@ -17,11 +17,11 @@ from ferero.optimize._constraint_rows import Constraints, read_constraints
 from ferero.optimize._evaluator import Function, Point, UserFunction, read_starts
 from ferero.optimize._merit import held_rows
 from ferero.optimize._outcome import Seen
-from ferero.optimize._runs import norms_of, reaches_of
 from ferero.optimize._scale import (
     SEEN_SHARE,
-    constraint_scale,
     gradient_scale,
+    norms_of,
+    reaches_of,
     relative_columns,
     still_counts,
     worst_share,
@@ -136,7 +136,8 @@ def certify(
     columns = np.maximum(relative_columns(jacobian[0], norms), relative_columns(slopes[0], others))
     order = np.linalg.norm(conditions.A @ slopes[0], axis=1)
     spans = np.maximum(
-        np.abs(losses - first)[0], np.maximum(reaches_of(points, jacobian), reaches_of(points, slopes))[0]
+        np.abs(losses - first)[0],
+        np.maximum(reaches_of(points[0], jacobian[0]), reaches_of(points[0], slopes[0])),
     )
     seen = Seen(first[0], gradient_scale(norms, largest), order, spans, columns)
     found = kkt_of(conditions, losses[0], jacobian[0], seen, sides_of(own, points[0]), atol)
@@ -218,22 +219,23 @@ def kkt_of(
         atol: violations up to this are none.
     """
     preference, A, m = conditions.preference, conditions.A, conditions.m
-    rows = np.concatenate([A, conditions.rows])
+    stacked = np.concatenate([A, conditions.rows])
+    rows = stacked.copy()
     b, m_h, k_f = conditions.offsets, conditions.equalities, len(A)
     m_g = len(b) - m_h
     counting = still_counts(losses, seen.losses)
-    in_x = conditions.in_x if conditions.in_x.any() else None
-    sizes_c = constraint_scale(conditions.rows, b, counting, seen.spans, in_x)
+    sizes_c = conditions.sizes.varying(counting, seen.spans)
     raw = conditions.rows @ losses + b
     values = raw / sizes_c
     linear = np.zeros(len(rows))
     linear[k_f : k_f + m_g] = np.minimum(values[:m_g], 0.0)
-    linear[:k_f] = _below_ceiling(preference, losses[:m], seen.spans[:m])
+    if preference.at_most is not None:
+        linear[:k_f] = _below_ceiling(preference.at_most.numpy(), preference, losses[:m], seen.spans[:m])
     is_free = not m_h and bool((values < -ACTIVE).all())
     order = _order_sizes(A, jacobian, seen, is_free)
     scale = float(order.max()) or float(seen.gradients.max()) or 1.0
     unit = jacobian / scale
-    sizes = np.concatenate([order, np.abs(rows[k_f:]) @ seen.gradients]) / scale
+    sizes = np.concatenate([order, conditions.sizes.magnitude @ seen.gradients]) / scale
     sizes[sizes == 0] = 1.0
     rows[k_f:] /= sizes[k_f:, None]
     simplex = sizes[:k_f] / sizes[:k_f].max()
@@ -245,7 +247,7 @@ def kkt_of(
     weights = (lam @ rows)[:m]
     lam[k_f:] /= sizes[k_f:]
     mine, others = conditions.split(lam[k_f:])
-    parts = float(np.abs(lam @ np.concatenate([A, conditions.rows])) @ seen.gradients) / scale
+    parts = float(np.abs(lam @ stacked) @ seen.gradients) / scale
     return KKT(
         stationarity=max(
             float(np.sqrt(counted @ counted)), worst_share(counted / (parts or 1.0), seen.columns) if parts else 0.0
@@ -295,15 +297,11 @@ def _balance(
     return best
 
 
-def _below_ceiling(preference: Preference, losses: Array, spans: Array) -> Array:
-    """How far each loss is below the worst one relative to the vector, as a share of how much it varies; <= 0, (k,).
+def _below_ceiling(v: Array, preference: Preference, losses: Array, spans: Array) -> Array:
+    """How far each loss is below the worst one relative to v of ``F <= t v``, as a share of how much it varies; (k,).
 
-    For other preferences than ``F <= t v`` all rows of the order count alike: 0.
+    For other preferences all rows of the order count alike.
     """
-    ceiling = preference.at_most
-    if ceiling is None:
-        return np.zeros(len(preference.A))
-    v = ceiling.numpy()
     origin = np.zeros(len(v)) if preference.through is None else preference.through.numpy()
     heights = (losses - origin) / v
     size = float((np.minimum(np.abs(losses - origin), spans) / v).max()) or 1.0
@@ -319,14 +317,16 @@ def _order_sizes(A: Array, jacobian: Array, seen: Seen, is_free: bool) -> Array:
     """
     largest = seen.order[: len(A)]
     added = np.abs(A) @ seen.gradients
-    itself = np.maximum(np.linalg.norm(A @ jacobian, axis=1), SEEN_SHARE * largest)
-    sizes = np.where((A < 0).any(axis=1), itself, added)
+    subtracts = (A < 0).any(axis=1)
+    sizes = added
+    if subtracts.any():
+        sizes = np.where(subtracts, np.maximum(norms_of(A @ jacobian), SEEN_SHARE * largest), added)
     return np.maximum(sizes, largest) if is_free and len(A) == 1 else sizes
 
 
 def _is_rising(preference: Preference) -> bool:
     """Whether the preference is a line along which every row of the order rises: then no row can be held."""
-    return preference.ray is not None and bool((preference.A @ preference.ray > 0).all())
+    return preference.ray is not None and bool((preference.A.numpy() @ preference.ray.numpy() > 0).all())
 
 
 def _without_held_rows(program: Program, lam: Array, tol: float = ACTIVE) -> Array:

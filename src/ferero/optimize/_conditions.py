@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from ferero._arrays import Array, Mask
 from ferero.optimize._constraint_rows import Source
 from ferero.optimize._evaluator import Evaluator, Function, Indices, Point, UserFunction, make_evaluator
+from ferero.optimize._scale import RowSizes
 from ferero.preference import Preference
 
 __all__ = ["Conditions", "ConstraintLayout", "JointEvaluator", "ScaledEvaluator", "make_joint_evaluator"]
@@ -88,9 +89,11 @@ class ConstraintLayout:
 
     def by_source(self, multipliers: Array) -> tuple[Array, ...]:
         """One multiplier for each value of each constraint, positive at its upper bound, negative at its lower."""
+        if not self.counts:
+            return ()
         flat = np.zeros(sum(self.counts))
         np.add.at(flat, self.place, self.sign * multipliers)
-        return tuple(np.split(flat, np.cumsum(self.counts)[:-1])) if self.counts else ()
+        return tuple(np.split(flat, np.cumsum(self.counts)[:-1]))
 
 
 NO_CONSTRAINTS = ConstraintLayout.of((), ())
@@ -151,7 +154,14 @@ class Conditions:
     @cached_property
     def in_x(self) -> Mask:
         """Which of ``rows`` are constraints in x, (k_c,)."""
+        if not len(self.layout):
+            return np.zeros(len(self.rows), dtype=bool)
         return np.asarray((self.rows[:, self.m :] != 0).any(axis=1))
+
+    @cached_property
+    def sizes(self) -> RowSizes:
+        """Of the rows."""
+        return RowSizes(self.rows, self.offsets, self.in_x if self.in_x.any() else None)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -177,6 +187,8 @@ class Conditions:
 
     def split(self, multipliers: Array) -> tuple[Array, Array]:
         """``[lam_g; lam_h]`` over all rows, (k_c,), as the preference's and those in x, in the layout's order."""
+        if not len(self.layout):
+            return multipliers, np.zeros(0)
         mine = multipliers[~self.in_x]
         in_x, is_h = np.zeros(len(self.layout)), self.layout.is_equality
         found = multipliers[self.in_x]

@@ -9,6 +9,7 @@ the search steps back.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.autograd.graph import GradientEdge
 
 from ferero._arrays import Array
 from ferero.errors import FereroError, InputError
@@ -27,6 +29,7 @@ __all__ = ["Evaluator", "Function", "Indices", "Point", "UserFunction", "make_ev
 Point = Any  # a torch tensor or a numpy array: what x0 is, fun gets
 Function = Callable[[Point], Point]
 Indices = NDArray[np.int64]
+EPSILON = float(np.finfo(np.float64).eps)
 
 
 class Evaluator(Protocol):
@@ -87,7 +90,7 @@ class UserFunction:
     diff_step: Array | None = None
     noise: Array | None = None
     m: int = 0
-    precision: float = float(np.finfo(np.float64).eps)
+    precision: float = EPSILON
     failures: list[str] = field(default_factory=list)
 
     def evaluate(self, point: Point, kind: str, other: str) -> Point | None:
@@ -180,7 +183,7 @@ def _check_values(values: Point, kind: type, call: UserFunction) -> None:
 
 def _checked_jacobian(found: Array, call: UserFunction, shape: tuple[int, ...]) -> Array:
     """A user's Jacobian, (m, n) or (m, *x.shape), as (1, m, n); one constraint alone may leave m out."""
-    m, n = call.m, int(np.prod(shape))
+    m, n = call.m, math.prod(shape)
     is_single = m == 1 and call.values != "losses" and found.shape in ((n,), shape)
     if found.shape not in ((m, n), (m, *shape)) and not is_single:
         name = "jac(x)" if call.values == "losses" else f"{call.name}, jac(x)"
@@ -217,14 +220,14 @@ class _TorchEvaluator(_OfFunction):
         self._call = call
         self._like = like.detach()
         self._box = _box_of(call, torch.empty(0, dtype=like.dtype))
+        self._sides: tuple[Tensor, ...] = ()
+        if self._box is not None:
+            self._sides = tuple(torch.from_numpy(side).to(self._like) for side in (self._box.lower, self._box.upper))
         self.gradient_cost = 0
 
     def restore(self, point: Array) -> Tensor:
-        exact = torch.from_numpy(point.copy()).to(self._like.device, self._like.dtype)
-        if self._box is not None:
-            low, high = (torch.from_numpy(side).to(exact) for side in (self._box.lower, self._box.upper))
-            exact = exact.clamp(low, high)
-        return exact.view(self._like.shape)
+        exact = torch.from_numpy(point.copy()).to(self._like)
+        return (exact.clamp(*self._sides) if self._sides else exact).view(self._like.shape)
 
     def losses(self, points: Array) -> Array:
         self._point = self.restore(points[0])
@@ -238,7 +241,7 @@ class _TorchEvaluator(_OfFunction):
         _check_values(found, Tensor, self._call)
         self._values: Tensor = found
         self._call.precision = _precision(self._values)
-        return np.asarray(self._values.detach().cpu().double().numpy()[None])
+        return _to_array(found.detach())[None]
 
     def jacobians(self, runs: Indices) -> Array:
         del runs
@@ -251,16 +254,37 @@ class _TorchEvaluator(_OfFunction):
                 "give jac=."
             )
         out = np.zeros((1, self.m, self._point.numel()))
-        for i, one in enumerate(torch.eye(self.m, dtype=self._values.dtype, device=self._values.device)):
+        for i, (output, one) in enumerate(_outputs(self._values)):
             last = i + 1 == self.m
-            (row,) = torch.autograd.grad(self._values, self._point, one, retain_graph=not last, allow_unused=True)
+            (row,) = torch.autograd.grad(output, self._point, one, retain_graph=not last, allow_unused=True)
             if row is not None:
-                out[0, i] = row.reshape(-1).cpu().double().numpy()
+                out[0, i] = _to_array(row).reshape(-1)
         return out
 
 
+def _outputs(values: Tensor) -> list[tuple[Tensor | GradientEdge, Tensor]]:
+    """What to differentiate for each of m values, (m,), and from which gradient.
+
+    Values stacked from m numbers are differentiated one by one: going back from the stack would pass through the graphs
+    of all of them each time.
+    """
+    last = values.grad_fn
+    if last is not None and last.name() == "StackBackward0":
+        one = torch.ones((), dtype=values.dtype, device=values.device)
+        edges = [GradientEdge(node, number) for node, number in last.next_functions if node is not None]
+        if len(edges) == len(values):  # each depends on a tensor with a gradient
+            return [(edge, one) for edge in edges]
+    return [(values, one) for one in torch.eye(len(values), dtype=values.dtype, device=values.device)]
+
+
+def _to_array(values: Tensor) -> Array:
+    """The numbers of a tensor without a graph, in float64."""
+    is_plain = values.dtype == torch.float64 and values.device.type == "cpu"
+    return np.asarray((values if is_plain else values.cpu().double()).numpy())
+
+
 def _precision(values: Tensor) -> float:
-    return max(float(torch.finfo(values.dtype).eps), float(np.finfo(np.float64).eps))
+    return EPSILON if values.dtype == torch.float64 else max(float(torch.finfo(values.dtype).eps), EPSILON)
 
 
 def _box_of(call: UserFunction, like: Tensor | Any) -> Box | None:
@@ -380,8 +404,10 @@ class _NumpyEvaluator(_OfFunction):
             values = values.reshape(-1)
         _check_values(values, np.ndarray, call)
         dtype = getattr(found, "dtype", None)
-        if dtype is not None and dtype.kind == "f":
-            call.precision = max(float(np.finfo(dtype).eps), float(np.finfo(np.float64).eps))
+        if dtype == np.float64:
+            call.precision = EPSILON
+        elif dtype is not None and dtype.kind == "f":
+            call.precision = max(float(np.finfo(dtype).eps), EPSILON)
         return values
 
     def jacobians(self, runs: Indices) -> Array:

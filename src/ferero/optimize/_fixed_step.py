@@ -13,8 +13,7 @@ from ferero._arrays import Array
 from ferero.methods import Merited, Method, Observation
 from ferero.optimize._evaluator import Evaluator
 from ferero.optimize._outcome import Outcome, Round, Seen
-from ferero.optimize._runs import norms_of, reaches_of
-from ferero.optimize._scale import DIVERGED, gradient_scale, relative_columns, row_scale
+from ferero.optimize._scale import DIVERGED, gradient_scale, norms_of, reaches_of, relative_columns, row_scale
 from ferero.preference import Preference
 
 __all__ = ["Backtracking", "FixedStep", "StepRule", "Taken", "iterate"]
@@ -164,7 +163,7 @@ def iterate(
         largest = np.maximum(largest, norms)
         low, high = np.minimum(low, losses), np.maximum(high, losses)
         columns = np.maximum(columns, relative_columns(jacobian, norms))
-        spans = np.maximum(high - low, reaches_of(x[None], jacobian[None])[0])
+        spans = np.maximum(high - low, reaches_of(x, jacobian))
         largest_asked = np.maximum(largest_asked, np.linalg.norm(A @ jacobian, axis=1))
         seen = Seen(first, gradient_scale(norms, largest), largest_asked, spans, columns)
         if last is not None and (stop := on_round(_round(x, losses, last))):
@@ -224,13 +223,4 @@ class _Step(NamedTuple):
 
 
 def _round(x: Array, losses: Array, last: _Step) -> Round:
-    return Round(
-        runs=ONE,
-        accepted=np.ones(1, dtype=bool),
-        losses=losses[None],
-        weights=last.weights[None],
-        violation=np.array([last.violation]),
-        stationarity=np.array([np.nan]),
-        length=np.array([last.length]),
-        points=x[None],
-    )
+    return Round(0, True, losses, last.weights, last.violation, np.nan, last.length, x)

@@ -10,7 +10,7 @@ row has fallen since, so between renewals the merit is one fixed function and no
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -21,6 +21,7 @@ from ferero._arrays import Array, Mask
 from ferero.errors import ConeError
 from ferero.geometry import Cone
 from ferero.optimize._conditions import Conditions
+from ferero.optimize._scale import RowSizes
 from ferero.preference import Preference
 from ferero.subprogram import Program, simplex_of, solve_exact
 from ferero.subprogram._program import EPSILON, Domain
@@ -28,25 +29,30 @@ from ferero.subprogram._program import EPSILON, Domain
 __all__ = ["Merit", "build_merit", "choose_cone", "held_rows", "nearest_satisfying", "violation_merit"]
 
 INDEPENDENT = 1e-3  # the least singular value of rows of unit length that spares the linear program of `held_rows`
+ROUNDING_FLOOR = EPSILON**0.5  # of the largest rate
 CONSTRAINED_FLOOR = 1e-2  # a loss near zero must be able to rise where a constraint requires it
 
 
 @dataclass
 class Merit:
-    """The merit functions of P runs.
+    """The merit function of one run.
 
     Attributes:
-        order: A, (P, k_f, m); rows of zeros are padding.
-        origin: z, (P, m).
-        rates: a, (P, k_f).
-        rows: the constraints' rows divided by their typical size, inequalities first, (P, k_c, m).
-        offsets: likewise, (P, k_c).
+        order: A, (k_f, m); rows of zeros were dropped.
+        origin: z, (m,).
+        rates: a, (k_f,).
+        rows: the constraints' rows divided by their typical size, inequalities first, (k_c, m).
+        offsets: likewise, (k_c,).
         equalities: how many of the last rows are equalities.
-        price: rho, (P,).
-        follows: which runs renew z and a as they go, (P,).
-        lower: what to subtract from the losses before ``a`` is taken from them, (P, m).
-        asked: the A of the preferences, which ``order`` may have opened or left rows of, (P, k, m).
-        shift: what is added to ``A (F - z)``, where rows have constants of their own, (P, k_f).
+        price: rho.
+        follows: whether z and a are renewed along the run.
+        lower: what to subtract from the losses before ``a`` is taken from them, (m,).
+        asked: the A of the preference, which ``order`` may have opened or left rows of, (k, m).
+        in_x: which of the m are constraints in x, (m,).
+        shift: what is added to ``A (F - z)``, where rows have constants of their own, (k_f,).
+        stacked: ``[A; rows]``, (k_f + k_c, m).
+        order_sizes: ``|A|``, (k_f, m).
+        sizes: of the constraints' rows.
     """
 
     order: Array
@@ -55,111 +61,111 @@ class Merit:
     rows: Array
     offsets: Array
     equalities: int
-    price: Array
-    follows: Mask
+    price: float
+    follows: bool
     lower: Array
     asked: Array
+    in_x: Mask
     shift: Array | None = None
-    _divisors: Array = field(init=False)
-    _spans: Array = field(init=False)  # from the start to the bounds, (P, m)
+    stacked: Array = field(init=False)
+    order_sizes: Array = field(init=False)
+    sizes: RowSizes = field(init=False)
+    _divisors: list[float] = field(init=False)
+    _span: Array = field(init=False)  # from the start to the bounds, (m,)
 
     def __post_init__(self) -> None:
-        self._spans = np.maximum(self.origin - self.lower, 0.0)
-        self._divisors = self._floored()
+        self._span = np.maximum(self.origin - self.lower, 0.0)
+        self._settle()
 
-    def _floored(self) -> Array:
-        """The rates with a floor, so that a loss at rest may move by rounding; infinite for padding."""
-        largest = self.rates.max(axis=-1, keepdims=True)
-        floored = np.maximum(self.rates, np.sqrt(EPSILON) * largest)
-        return np.where((self.order != 0).any(axis=-1), floored, np.inf)
+    def _settle(self) -> None:
+        """What follows from the rows."""
+        self.stacked = np.concatenate([self.order, self.rows])
+        self.order_sizes = np.abs(self.order)
+        in_x = np.asarray(self.rows[:, self.in_x].any(axis=-1)) if self.in_x.any() else None
+        self.sizes = RowSizes(self.rows, self.offsets, in_x)
+        self._divide()
 
-    def _floor(self) -> Array:
-        """The least share of the largest rate that a row gets, (P, 1); none without constraints (weak optima)."""
-        return np.where((self.rows != 0).any(axis=(1, 2)), CONSTRAINED_FLOOR, 0.0)[:, None]
+    def _divide(self) -> None:
+        """The rates with a floor, so that a loss at rest may move by rounding; infinite for rows that were dropped."""
+        floored = np.maximum(self.rates, ROUNDING_FLOOR * self.rates.max())
+        self._divisors = np.where(self.order_sizes.any(axis=-1), floored, np.inf).tolist()
 
     def order_values(self, losses: Array) -> Array:
-        """``A (F - z)``, (P, k_f)."""
-        values = (self.order @ (losses - self.origin)[:, :, None])[:, :, 0]
-        return np.asarray(values if self.shift is None else values + self.shift)
+        """``A (F - z)``, (k_f,)."""
+        values = self.order @ (losses - self.origin)
+        return values if self.shift is None else values + self.shift
 
-    def worst(self, order_values: Array) -> Array:
-        """``max_i (A (F - z))_i / a_i``, (P,)."""
-        relative = order_values / self._divisors
-        return np.asarray(np.where(np.isinf(self._divisors), -np.inf, relative).max(axis=-1))
+    def worst(self, order_values: Array) -> float:
+        """``max_i (A (F - z))_i / a_i``."""
+        pairs = zip(order_values.tolist(), self._divisors, strict=True)
+        return max([value / divisor for value, divisor in pairs if divisor != math.inf], default=-math.inf)
 
     def constraint_values(self, losses: Array) -> Array:
-        """G and H relative to their rows' typical size, (P, k_c)."""
-        return np.asarray((self.rows @ losses[:, :, None])[:, :, 0] + self.offsets)
+        """G and H relative to their rows' typical size, (k_c,)."""
+        return self.rows @ losses + self.offsets
 
-    def violation(self, values: Array) -> Array:
-        """``[G]_+`` then ``|H|``, (P, k_c)."""
-        inequalities = values.shape[1] - self.equalities
-        return np.concatenate([np.maximum(values[:, :inequalities], 0.0), np.abs(values[:, inequalities:])], axis=1)
+    def violations(self, values: Array) -> list[float]:
+        """``[G]_+`` then ``|H|``, k_c of them."""
+        numbers = values.tolist()
+        first = len(numbers) - self.equalities
+        return [max(value, 0.0) for value in numbers[:first]] + [abs(value) for value in numbers[first:]]
 
-    def value(self, losses: Array) -> Array:
-        """The merit, (P,)."""
+    def value(self, losses: Array) -> float:
+        """The merit."""
         worst = self.worst(self.order_values(losses))
-        if not self.price.any():
+        if not self.price:
             return worst
-        return np.asarray(worst + self.price * self.violation(self.constraint_values(losses)).sum(axis=-1))
+        return worst + self.price * sum(self.violations(self.constraint_values(losses)))
 
-    def magnitude(self, losses: Array, constants: float = 1.0) -> Array:
-        """What the merit would be if nothing in it cancelled: its rounding is that of these numbers, (P,)."""
-        terms = (np.abs(self.order) @ (np.abs(losses) + constants * np.abs(self.origin))[:, :, None])[:, :, 0]
-        size = (terms / self._divisors).max(axis=-1)
-        if self.price.any():
-            parts = (np.abs(self.rows) @ np.abs(losses)[:, :, None])[:, :, 0] + constants * np.abs(self.offsets)
-            size = size + self.price * parts.sum(axis=-1)
-        return np.asarray(size)
+    def magnitude(self, losses: Array, constants: float = 1.0) -> float:
+        """What the merit would be if nothing in it cancelled: its rounding is that of these numbers."""
+        sizes = np.abs(losses)
+        terms = self.order_sizes @ (sizes + constants * np.abs(self.origin))
+        size: float = max([term / divisor for term, divisor in zip(terms.tolist(), self._divisors, strict=True)])
+        if self.price:
+            size += self.price * float((self.sizes.magnitude @ sizes + constants * np.abs(self.offsets)).sum())
+        return size
 
     def renew(self, losses: Array) -> None:
-        """Take z and a from the losses of those runs that follow and whose every row has fallen."""
-        if not self.follows.any():
+        """Take z and a from the losses if the run follows them and every row has fallen."""
+        if not self.follows or (self.order_values(losses) > 0).any():
             return
-        falls = self.follows & (self.order_values(losses) <= 0).all(axis=-1)
-        if falls.any():
-            self.origin = np.where(falls[:, None], losses, self.origin)
-            self._lower_the_bounds(falls, losses)
-            values = (self.order @ (losses - self.lower)[:, :, None])[:, :, 0]
-            values = np.maximum(values, self._floor() * values.max(axis=-1, keepdims=True)) * (self.order != 0).any(
-                axis=-1
-            )
-            scaled = values * (self.rates.sum(axis=-1) / np.maximum(values.sum(axis=-1), 1e-300))[:, None]
-            usable = falls & (values >= 0).all(axis=-1) & (values.sum(axis=-1) > 0)
-            self.rates = np.where(usable[:, None], scaled, self.rates)
-            self._divisors = self._floored()
+        self.origin = losses
+        sunk = losses < self.lower
+        if sunk.any():  # a loss below its bound is taken to be able to fall as far again
+            self.lower = np.where(sunk, losses - self._span, self.lower)
+        is_row = self.order_sizes.any(axis=-1)
+        values = self.order @ (losses - self.lower)
+        values = np.maximum(values, self._floor() * values.max()) * is_row
+        total = float(values.sum())
+        if (values >= 0).all() and total > 0:
+            self.rates = values * (self.rates.sum() / max(total, 1e-300))
+            self._divide()
 
-    def _lower_the_bounds(self, runs: Mask, losses: Array) -> None:
-        """A loss of the masked runs that has gone below its bound is taken to be able to fall as far again."""
-        sunk = runs[:, None] & (losses < self.lower)
-        self.lower = np.where(sunk, losses - self._spans, self.lower)
+    def _floor(self) -> float:
+        """The least share of the largest rate that a row gets; none without constraints (weak optima)."""
+        return CONSTRAINED_FLOOR if self.rows.any() else 0.0
 
     def hold(self, rows: Mask, losses: Array, room: Array) -> None:
-        """Ask that the masked rows of the order, (P, k_f), do not rise above where they are: new inequalities.
+        """Ask that the masked rows of the order, (k_f,), do not rise above where they are: new inequalities.
 
         Args:
             rows: which.
-            losses: where, (P, m).
-            room: by how much each may rise all the same, (P, k_f).
+            losses: where, (m,).
+            room: by how much each may rise all the same, (k_f,).
         """
-        for j in np.flatnonzero(rows.any(axis=0)):
-            here = (self.order[:, j] * losses).sum(axis=-1) + room[:, j]
-            size = np.where(here != 0, np.abs(here), 1.0)
-            row = np.where(rows[:, j, None], self.order[:, j] / size[:, None], 0.0)
-            self.rows = np.concatenate([row[:, None], self.rows], axis=1)
-            self.offsets = np.concatenate([np.where(rows[:, j], -here / size, -1.0)[:, None], self.offsets], axis=1)
+        for j in np.flatnonzero(rows):
+            here = float(self.order[j] @ losses + room[j])
+            size = abs(here) or 1.0
+            self.rows = np.concatenate([self.order[None, j] / size, self.rows])
+            self.offsets = np.concatenate([[-here / size], self.offsets])
+        self._settle()
 
     def drop(self, rows: Mask) -> None:
-        """Take the masked rows, (P, k_f), out of the order."""
-        self.order = np.where(rows[:, :, None], 0.0, self.order)
+        """Take the masked rows, (k_f,), out of the order."""
+        self.order = np.where(rows[:, None], 0.0, self.order)
         self.rates = np.where(rows, 0.0, self.rates)
-        self._divisors = self._floored()
-
-    def keep(self, runs: Mask) -> None:
-        """Forget the runs that are not masked."""
-        for name, value in vars(self).items():
-            if isinstance(value, np.ndarray):
-                setattr(self, name, value[runs])
+        self._settle()
 
 
 def held_rows(order: Array, inequalities: Array, equalities: Array) -> Mask:
@@ -204,7 +210,6 @@ def _unit(rows: Array) -> Array:
 FIRST_PRICE = 1.0  # of a relative violation against a relative improvement; rays start with none
 LINE_PRICE = 0.1  # of equalities that describe a line: with none bent fronts lead far off it, with 1 steps are short
 LINE_IN_X = 1e-3  # the same beside constraints in x, which need a price from the start
-REACH = 1.0  # of the parameters' size: the change of x over which a loss without another scale is measured
 
 
 def nearest_satisfying(preference: Preference, losses: Array) -> Array:
@@ -252,91 +257,84 @@ def _orthant(m: int) -> Cone:
 
 
 def build_merit(
-    conditions: Sequence[Conditions], losses: Array, lower: Array, domain: Domain, reaches: Array
-) -> tuple[Merit, list[Cone]]:
-    """The merit functions for runs that start at the given losses, and the cones they use.
+    conditions: Conditions, losses: Array, lower: Array, domain: Domain, reaches: Array
+) -> tuple[Merit, Cone]:
+    """The merit function for a run that starts at the given losses, and the cone that it uses.
 
     Args:
-        conditions: P of them over the same names and constraints in x.
-        losses: F and the constraints in x, (P, m + p).
+        conditions: the preference and the constraints in x.
+        losses: F and the constraints in x, (m + p,).
         lower: lower bounds of the losses, (m,).
         domain: "adaptive" or "simplex", for preferences that are not lines.
-        reaches: by how much each of the losses and constraints changes nearby, (P, m + p).
+        reaches: by how much each of the losses and constraints changes nearby, (m + p,).
     """
-    m = conditions[0].m
-    cones = [choose_cone(c.preference, F[:m]) for c, F in zip(conditions, losses, strict=True)]
-    k_f = max(cone.matrix.shape[0] for cone in cones)
-    m_g, m_h = max(len(c.b_g) for c in conditions), max(len(c.b_h) for c in conditions)
-    P, M = losses.shape
-    order, rates, origin = np.zeros((P, k_f, M)), np.zeros((P, k_f)), losses.copy()
-    rows, offsets = np.zeros((P, m_g + m_h, M)), np.zeros((P, m_g + m_h))
-    offsets[:, :m_g] = -1.0
-    price, follows = np.full(P, FIRST_PRICE), np.zeros(P, dtype=bool)
-    for i, (c, cone) in enumerate(zip(conditions, cones, strict=True)):
-        p, A, k = c.preference, cone.matrix.numpy(), cone.matrix.shape[0]
-        order[i, :k] = c.widen(A)
-        aligned = _aligned(p, A, losses[i, :m])
-        in_line = 1.0
-        if aligned is not None:
-            origin[i, :m], rates[i, :k] = aligned
-            is_priced = c.in_x.any() or p.at_most is not None
-            price[i] = FIRST_PRICE if is_priced else 0.0 if p.ray is not None else LINE_PRICE
-            in_line = LINE_IN_X if is_priced and p.at_most is None else 1.0
-        else:
-            rates[i, :k], follows[i] = _proportional(A, losses[i, :m] - lower, domain)
-            if len(c.rows):
-                rates[i, :k] = np.maximum(rates[i, :k], CONSTRAINED_FLOOR * rates[i, :k].max())
-        for B, b, at in ((c.B_g, c.b_g, 0), (c.B_h, c.b_h, m_g)):
-            size = np.abs(B) @ np.abs(losses[i]) + np.abs(b)
-            in_x = (B[:, m:] != 0).any(axis=1)
-            size = np.where(in_x, np.maximum(size, np.abs(B) @ reaches[i]), size / in_line)
-            size[size == 0] = 1.0
-            rows[i, at : at + len(size)] = B / size[:, None]
-            offsets[i, at : at + len(size)] = b / size
-        if not len(c.rows):
-            price[i] = 0.0
-    bounds = np.concatenate([np.broadcast_to(lower, (P, m)), np.zeros((P, M - m))], axis=1)
-    return Merit(order, origin, rates, rows, offsets, m_h, price, follows, bounds, _stacked(conditions)), cones
+    m, preference = conditions.m, conditions.preference
+    cone = choose_cone(preference, losses[:m])
+    A, origin = cone.matrix.numpy(), losses.copy()
+    aligned, follows, in_line = _aligned(preference, A, losses[:m]), False, 1.0
+    price = FIRST_PRICE
+    if aligned is not None:
+        origin[:m], rates = aligned
+        is_priced = conditions.in_x.any() or preference.at_most is not None
+        price = FIRST_PRICE if is_priced else 0.0 if preference.ray is not None else LINE_PRICE
+        in_line = LINE_IN_X if is_priced and preference.at_most is None else 1.0
+    else:
+        rates, follows = _proportional(A, losses[:m] - lower, domain)
+        if len(conditions.rows):
+            rates = np.maximum(rates, CONSTRAINED_FLOOR * rates.max())
+    sizes = conditions.sizes.magnitude @ np.abs(losses) + np.abs(conditions.offsets)
+    if conditions.in_x.any():
+        nearby = conditions.sizes.magnitude @ reaches
+        sizes = np.where(conditions.in_x, np.maximum(sizes, nearby), sizes / in_line)
+    else:
+        sizes = sizes / in_line
+    sizes[sizes == 0] = 1.0
+    merit = Merit(
+        order=conditions.widen(A),
+        origin=origin,
+        rates=rates,
+        rows=conditions.rows / sizes[:, None],
+        offsets=conditions.offsets / sizes,
+        equalities=conditions.equalities,
+        price=price if len(conditions.rows) else 0.0,
+        follows=follows,
+        lower=np.concatenate([lower, np.zeros(len(losses) - m)]),
+        asked=conditions.A,
+        in_x=np.arange(len(losses)) >= m,
+    )
+    return merit, cone
 
 
-def violation_merit(merit: Merit, i: int, losses: Array, scales: Array) -> Merit:
-    """The merit of one run that is the largest violation alone: ``max_i [G; H; -H]_i``, each relative to its size.
+def violation_merit(merit: Merit, losses: Array, scales: Array) -> Merit:
+    """The merit that is the largest violation alone: ``max_i [G; H; -H]_i``, each relative to its size.
 
     Args:
-        merit: of all runs.
-        i: which.
+        merit: of the run.
         losses: where the search for the smallest violation starts, (m + p,).
         scales: the sizes of the rows, (k_c,).
     """
-    inequalities = merit.rows.shape[1] - merit.equalities
-    used = (merit.rows[i] != 0).any(axis=1)
+    inequalities = len(merit.rows) - merit.equalities
+    used = np.asarray(merit.rows.any(axis=1))
     equality = used & (np.arange(len(used)) >= inequalities)
-    rows, constants = merit.rows[i] / scales[:, None], merit.offsets[i] / scales
+    rows, constants = merit.rows / scales[:, None], merit.offsets / scales
     order = np.concatenate([rows[used], -rows[equality]])
     offsets = np.concatenate([constants[used], -constants[equality]])
     size = max(float((order @ losses + offsets).max()), 1e-300)
-    M, k = merit.rows.shape[2], len(order)
+    M = merit.rows.shape[1]
     return Merit(
-        order[None],
-        np.zeros((1, M)),
-        np.full((1, k), size),
-        np.zeros((1, 0, M)),
-        np.zeros((1, 0)),
-        0,
-        np.zeros(1),
-        np.zeros(1, dtype=bool),
-        np.zeros((1, M)),
-        order[None],
-        shift=offsets[None],
+        order=order,
+        origin=np.zeros(M),
+        rates=np.full(len(order), size),
+        rows=np.zeros((0, M)),
+        offsets=np.zeros(0),
+        equalities=0,
+        price=0.0,
+        follows=False,
+        lower=np.zeros(M),
+        asked=order,
+        in_x=merit.in_x,
+        shift=offsets,
     )
-
-
-def _stacked(conditions: Sequence[Conditions]) -> Array:
-    """The A of each, with rows of zeros where others have more; (P, k, m + p)."""
-    asked = np.zeros((len(conditions), max(len(c.A) for c in conditions), conditions[0].A.shape[1]))
-    for own, c in zip(asked, conditions, strict=True):
-        own[: len(c.A)] = c.A
-    return asked
 
 
 def _aligned(preference: Preference, A: Array, losses: Array) -> tuple[Array, Array] | None:

@@ -1,4 +1,4 @@
-"""The quasi-Newton metric M: an estimate of the inverse Hessian of the weighted losses, for many runs at once.
+"""The quasi-Newton metric M: an estimate of the inverse Hessian of the weighted losses.
 
 Steps are ``d = -eta M gradF w``, so the subprogram sees only ``gradF^T M gradF`` and stays m x m. Before a run has seen
 positive curvature its metric is the identity and says nothing about lengths (``is_scaled`` is False): the trust radius
@@ -7,12 +7,13 @@ alone sets the step.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.linalg.lapack import dgesv
 
 from ferero._arrays import Array, Mask
-from ferero.optimize._evaluator import Indices
 
 __all__ = ["DenseMetric", "Face", "LimitedMetric", "Metric", "make_metric"]
 
@@ -22,6 +23,7 @@ REMEMBERED = 5_000_000  # numbers in them; beyond that fewer, but no less than L
 LEAST_MEMORY = 5
 TOO_LONG = 0.1  # the metric is shrunk where the curvature along a step asks for less than this share of its length
 DAMPING = 0.2  # Powell's: the curvature kept is at least this share of the metric's own
+EPSILON = float(np.finfo(np.float64).eps)
 
 
 class Face(NamedTuple):
@@ -31,10 +33,10 @@ class Face(NamedTuple):
     ``-(pull w + push / eta)``.
 
     Attributes:
-        applied: ``J (M - M_W M_WW^-1 M_W)``, (P, m, n); zero in the columns of W.
-        shift: ``M_W M_WW^-1 v``, (P, n); v on W.
-        pull: ``M_WW^-1 (J M)_W``, (P, n, m); zero off W.
-        push: ``M_WW^-1 v``, (P, n); zero off W.
+        applied: ``J (M - M_W M_WW^-1 M_W)``, (m, n); zero in the columns of W.
+        shift: ``M_W M_WW^-1 v``, (n,); v on W.
+        pull: ``M_WW^-1 (J M)_W``, (n, m); zero off W.
+        push: ``M_WW^-1 v``, (n,); zero off W.
     """
 
     applied: Array
@@ -44,228 +46,183 @@ class Face(NamedTuple):
 
 
 class Metric(Protocol):
-    """A metric over P runs of n parameters, as the trust region uses it."""
+    """A metric over n parameters, as the trust region uses it."""
 
-    is_scaled: Mask
+    is_scaled: bool
 
     def apply(self, jacobian: Array) -> Array:
-        """``J M`` for J (P, m, n)."""
+        """``J M`` for J (m, n)."""
         ...
 
-    def on_face(self, runs: Indices, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+    def on_face(self, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
         """The metric with fixed parameters.
 
         Args:
-            runs: which runs, (R,); the other arguments are theirs.
-            jacobian: J, (R, m, n).
-            applied: ``J M``, (R, m, n).
-            fixed: W, (R, n).
-            step: v, (R, n); read on W.
+            jacobian: J, (m, n).
+            applied: ``J M``, (m, n).
+            fixed: W, (n,), at least one.
+            step: v, (n,); zero off W.
         """
         ...
 
-    def update(self, runs: Mask, step: Array, change: Array, image: Array) -> None:
-        """Learn from the steps of the masked runs (all arrays over all P runs).
+    def update(self, step: Array, change: Array, image: Array) -> None:
+        """Learn from a step.
 
         Args:
-            runs: which runs took their step, (P,).
-            step: s, (P, n).
-            change: y, the change of the weighted gradient over it, (P, n).
-            image: ``M^-1 s``, (P, n).
+            step: s, (n,).
+            change: y, the change of the weighted gradient over it, (n,).
+            image: ``M^-1 s``, (n,).
         """
         ...
 
-    def reset(self, runs: Mask, sizes: Array) -> None:
-        """Start the masked runs afresh, with the squares of the parameters' sizes, (P, n), as the diagonal."""
-        ...
-
-    def keep(self, runs: Mask) -> None:
-        """Forget the runs that are not masked."""
+    def reset(self, sizes: Array) -> None:
+        """Start afresh, with the squares of the parameters' sizes, (n,), as the diagonal."""
         ...
 
 
-def make_metric(runs: int, parameters: int) -> Metric:
+def make_metric(parameters: int) -> Metric:
     """The matrix while it is small, the last steps beyond."""
-    return DenseMetric(runs, parameters) if parameters <= DENSE_LIMIT else LimitedMetric(runs, parameters)
+    return DenseMetric(parameters) if parameters <= DENSE_LIMIT else LimitedMetric(parameters)
 
 
 class DenseMetric:
     """Inverse BFGS, damped after Powell: ``M <- (I - s y^T / s.y) M (I - y s^T / s.y) + s s^T / s.y``."""
 
-    def __init__(self, runs: int, parameters: int) -> None:
-        self.is_scaled: Mask = np.zeros(runs, dtype=bool)
-        self._matrix: Array = np.broadcast_to(np.eye(parameters), (runs, parameters, parameters)).copy()
+    def __init__(self, parameters: int) -> None:
+        self.is_scaled = False
+        self._matrix: Array = np.eye(parameters)
 
     def apply(self, jacobian: Array) -> Array:
-        """``J M``, (P, m, n)."""
+        """``J M``, (m, n)."""
         return jacobian @ self._matrix
 
-    def on_face(self, runs: Indices, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+    def on_face(self, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
         """The Schur complement of M on the free parameters: the inverse of the Hessian's own block."""
         del jacobian
-        if len(runs) == 1:
-            return self._on_one_face(self._matrix[runs[0]], applied, fixed, step)
-        M, m = self._matrix[runs], applied.shape[1]
-        block = M * fixed[:, :, None] * fixed[:, None, :]
-        block += np.eye(M.shape[-1]) * ~fixed[:, :, None]
-        right = np.concatenate([applied, step[:, None]], axis=1) * fixed[:, None]
-        solved = np.linalg.solve(block, right.transpose(0, 2, 1))
-        back = solved.transpose(0, 2, 1) @ M
-        free = ~fixed[:, None]
-        return Face(
-            (applied - back[:, :m]) * free, np.where(fixed, step, back[:, m]), solved[:, :, :m], solved[:, :, m]
-        )
-
-    @staticmethod
-    def _on_one_face(M: Array, applied: Array, fixed: Mask, step: Array) -> Face:
-        W, m = np.flatnonzero(fixed[0]), applied.shape[1]
+        M, m = self._matrix, len(applied)
+        W = fixed.nonzero()[0]
         rows = M[W]
-        right = np.concatenate([applied[0][:, W], step[:, W]]).T
-        solved = np.linalg.solve(rows[:, W], right)
+        right = np.concatenate([applied[:, W], step[None, W]]).T
+        _, _, solved, failed = dgesv(rows[:, W], right)
+        if failed:
+            raise np.linalg.LinAlgError("the metric of the fixed parameters is singular")
         back = solved.T @ rows
-        kept, shift = applied - back[None, :m], back[m:]
-        kept[0][:, W], shift[0, W] = 0.0, step[0, W]
-        pull, push = np.zeros((1, len(M), m)), np.zeros_like(step)
-        pull[0, W], push[0, W] = solved[:, :m], solved[:, m]
+        kept, shift = applied - back[:m], back[m]
+        kept[:, W], shift[W] = 0.0, step[W]
+        pull, push = np.zeros((len(M), m)), np.zeros(len(M))
+        pull[W], push[W] = solved[:, :m], solved[:, m]
         return Face(kept, shift, pull, push)
 
-    def update(self, runs: Mask, step: Array, change: Array, image: Array) -> None:
-        """One BFGS update of each masked run; the first with positive curvature sets the scale."""
-        s, y, image, learns, first = _curvature(runs, self.is_scaled, step, change, image)
-        if first.any():
-            scale = _dot(s, y)[first] / _dot(y, y)[first]
-            self._matrix[first] *= scale[:, None, None]
-            image = np.where(first[:, None], s / _per_run(scale, first), image)
-            self.is_scaled = self.is_scaled | first
-        if not learns.any():
+    def update(self, step: Array, change: Array, image: Array) -> None:
+        """One BFGS update; the first with positive curvature sets the scale."""
+        s, y = step, change
+        if not self.is_scaled:
+            if (scale := _first_scale(s, y)) is None:
+                return
+            self._matrix *= scale
+            self.is_scaled, image = True, s / scale
+        elif not s.dot(image) > 0:
             return
-        s, y = s[learns], _damped(s, y, image)[learns]
-        inverse = 1.0 / _dot(s, y)[:, None, None]
-        M = self._matrix[learns]
-        stretched = _dot(s, y) / _dot(y, (M @ y[:, :, None])[:, :, 0])
-        M = M * np.where(stretched < TOO_LONG, stretched, 1.0)[:, None, None]
-        My = (M @ y[:, :, None])[:, :, 0]
-        outer = s[:, :, None] * My[:, None, :]
-        square = 1.0 + _dot(y, My)[:, None, None] * inverse
-        M = M + inverse * (square * (s[:, :, None] * s[:, None, :]) - outer - outer.transpose(0, 2, 1))
-        self._matrix[learns] = M
+        y = _damped(s, y, image)
+        bend, My = float(s.dot(y)), self._matrix @ y
+        own = float(y.dot(My))
+        if bend < TOO_LONG * own:
+            self._matrix *= bend / own
+            My *= bend / own
+            own = bend
+        half = (0.5 * (1.0 + own / bend) * s - My) / bend
+        outer = half[:, None] * s
+        self._matrix += outer
+        self._matrix += outer.T
 
-    def reset(self, runs: Mask, sizes: Array) -> None:
-        """Start the masked runs afresh, with the squares of the parameters' sizes as the diagonal."""
-        self._matrix[runs] = np.eye(self._matrix.shape[-1]) * (sizes[runs] ** 2)[:, None]
-        self.is_scaled = self.is_scaled & ~runs
-
-    def keep(self, runs: Mask) -> None:
-        """Forget the runs that are not masked."""
-        self.is_scaled, self._matrix = self.is_scaled[runs], self._matrix[runs]
+    def reset(self, sizes: Array) -> None:
+        """Start afresh, with the squares of the parameters' sizes as the diagonal."""
+        self._matrix = np.diag(sizes**2)
+        self.is_scaled = False
 
 
 class LimitedMetric:
     """The same from the last steps only, by the two-loop recursion; memory O(n)."""
 
-    def __init__(self, runs: int, parameters: int) -> None:
-        self.is_scaled: Mask = np.zeros(runs, dtype=bool)
-        memory = max(min(MEMORY, REMEMBERED // parameters), LEAST_MEMORY)
-        self._steps: Array = np.zeros((runs, memory, parameters))
-        self._changes: Array = np.zeros((runs, memory, parameters))
-        self._inverse: Array = np.zeros((runs, memory))  # 1 / s.y; zero where nothing is remembered
-        self._scale: Array = np.ones(runs)
+    def __init__(self, parameters: int) -> None:
+        self.is_scaled = False
+        self._memory = max(min(MEMORY, REMEMBERED // parameters), LEAST_MEMORY)
+        self._steps: Array = np.zeros((self._memory, parameters))
+        self._changes: Array = np.zeros((self._memory, parameters))
+        self._used = 0
+        self._scale = 1.0
 
     def apply(self, jacobian: Array) -> Array:
-        """``J M``, (P, m, n), by the compact form: two products with all steps at once instead of two for each.
+        """``J M``, (m, n)."""
+        newest = slice(self._memory - self._used, None)
+        return self._apply(jacobian, self._steps[newest], self._changes[newest])
+
+    def _apply(self, jacobian: Array, S: Array, Y: Array) -> Array:
+        """The compact form: two products with all steps at once instead of two for each.
 
         With ``R`` the upper triangle of ``S Y^T`` and ``D`` its diagonal, rows of S and Y the steps and changes,
         ``M = g I + [S; g Y]^T [R^-T (D + g Y Y^T) R^-1, -R^-T; -R^-1, 0] [S; g Y]``.
         """
-        out = self._scale[:, None, None] * jacobian
-        for run in np.flatnonzero(self._inverse.any(axis=1)):
-            used = slice(int(np.flatnonzero(self._inverse[run])[0]), None)
-            kept = self._inverse[run, used] > 0
-            S, Y, g = self._steps[run, used], self._changes[run, used], self._scale[run]
-            if not kept.all():
-                S, Y = S[kept], Y[kept]
-            products = S @ Y.T
-            R, D = np.triu(products), np.diag(products.diagonal())
-            along, across = S @ jacobian[run].T, g * (Y @ jacobian[run].T)
-            first = np.linalg.solve(R, along)
-            second = np.linalg.solve(R.T, (D + g * (Y @ Y.T)) @ first - across)
-            out[run] += second.T @ S - g * (first.T @ Y)
+        g = self._scale
+        if not len(S):
+            return g * jacobian
+        products = S @ Y.T
+        R, D = np.triu(products), np.diag(products.diagonal())
+        along, across = S @ jacobian.T, g * (Y @ jacobian.T)
+        first = np.linalg.solve(R, along)
+        second = np.linalg.solve(R.T, (D + g * (Y @ Y.T)) @ first - across)
+        out = g * jacobian
+        out += second.T @ S - g * (first.T @ Y)
         return out
 
-    def update(self, runs: Mask, step: Array, change: Array, image: Array) -> None:
-        """Remember the masked runs' steps, forgetting their oldest."""
-        s, y, image, learns, first = _curvature(runs, self.is_scaled, step, change, image)
-        if first.any():
-            scale = _dot(s, y)[first] / _dot(y, y)[first]
-            image = np.where(first[:, None], s / _per_run(scale, first), image)
-            self._scale[first] = scale
-            self.is_scaled = self.is_scaled | first
-        if not learns.any():
+    def update(self, step: Array, change: Array, image: Array) -> None:
+        """Remember the step, forgetting the oldest."""
+        s, y = step, change
+        if not self.is_scaled:
+            if (scale := _first_scale(s, y)) is None:
+                return
+            self.is_scaled, self._scale, image = True, scale, s / scale
+        elif not s.dot(image) > 0:
             return
         y = _damped(s, y, image)
         for memory, newest in ((self._steps, s), (self._changes, y)):
-            memory[learns, :-1] = memory[learns, 1:]
-            memory[learns, -1] = newest[learns]
-        self._inverse[learns, :-1] = self._inverse[learns, 1:]
-        self._inverse[learns, -1] = 1.0 / _dot(s, y)[learns]
+            memory[:-1] = memory[1:]
+            memory[-1] = newest
+        self._used = min(self._used + 1, self._memory)
 
-    def on_face(self, runs: Indices, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
+    def on_face(self, jacobian: Array, applied: Array, fixed: Mask, step: Array) -> Face:
         """The metric of the steps' free parts. What the fixed parameters' steps do to the free ones is left out."""
         del applied
-        part = self._part(runs, ~fixed)
-        kept = part.apply(jacobian * ~fixed[:, None])
-        pull = jacobian.transpose(0, 2, 1) * fixed[:, :, None]
-        return Face(kept, np.where(fixed, step, 0.0), pull, np.zeros_like(step))
-
-    def _part(self, runs: Indices, free: Mask) -> LimitedMetric:
-        """The given runs' metric with steps and changes of the free parameters only, (R, n)."""
-        part = LimitedMetric.__new__(LimitedMetric)
-        part._steps, part._changes = self._steps[runs] * free[:, None], self._changes[runs] * free[:, None]
-        bend = _dot(part._steps, part._changes)
-        usable = bend > np.finfo(np.float64).eps * np.sqrt(
-            _dot(part._steps, part._steps) * _dot(part._changes, part._changes)
+        free, newest = ~fixed, slice(self._memory - self._used, None)
+        S, Y = self._steps[newest] * free, self._changes[newest] * free
+        bend = np.einsum("ij,ij->i", S, Y)
+        sizes = np.einsum("ij,ij->i", S, S) * np.einsum("ij,ij->i", Y, Y)
+        usable = bend > EPSILON * np.sqrt(sizes)
+        if not usable.all():
+            S, Y = S[usable], Y[usable]
+        return Face(
+            self._apply(jacobian * free, S, Y),
+            np.where(fixed, step, 0.0),
+            jacobian.T * fixed[:, None],
+            np.zeros_like(step),
         )
-        part._inverse = np.where(usable, 1.0 / np.where(usable, bend, 1.0), 0.0)
-        part._scale, part.is_scaled = self._scale[runs], self.is_scaled[runs]
-        return part
 
-    def reset(self, runs: Mask, sizes: Array) -> None:
-        """Start the masked runs afresh, with the identity: a diagonal of its own would cost another pass."""
+    def reset(self, sizes: Array) -> None:
+        """Start afresh, with the identity: a diagonal of its own would cost another pass."""
         del sizes
-        self._inverse[runs], self._scale[runs] = 0.0, 1.0
-        self.is_scaled = self.is_scaled & ~runs
-
-    def keep(self, runs: Mask) -> None:
-        """Forget the runs that are not masked."""
-        self.is_scaled, self._scale, self._inverse = (
-            self.is_scaled[runs],
-            self._scale[runs],
-            self._inverse[runs],
-        )
-        self._steps, self._changes = self._steps[runs], self._changes[runs]
+        self._used, self._scale, self.is_scaled = 0, 1.0, False
 
 
-def _curvature(runs: Mask, is_scaled: Mask, s: Array, y: Array, image: Array) -> tuple[Array, Array, Array, Mask, Mask]:
-    """The arguments, which runs learn from their step, and which of them for the first time."""
-    bends = _dot(s, y) > np.finfo(np.float64).eps * np.sqrt(_dot(s, s) * _dot(y, y))
-    first = runs & ~is_scaled & bends
-    return s, y, image, first | (runs & is_scaled & (_dot(s, image) > 0)), first
+def _first_scale(s: Array, y: Array) -> float | None:
+    """``s.y / y.y``, the size of an inverse Hessian that the first step shows; None without positive curvature."""
+    bend, growth = float(s.dot(y)), float(y.dot(y))
+    return bend / growth if bend > EPSILON * math.sqrt(float(s.dot(s)) * growth) else None
 
 
 def _damped(s: Array, y: Array, image: Array) -> Array:
     """Y moved towards ``M^-1 s`` until ``s.y`` is a fifth of ``s.M^-1 s``, so that M stays positive definite."""
-    bend, own = _dot(s, y), _dot(s, image)
-    lacking = bend < DAMPING * own
-    share = np.where(lacking, (1.0 - DAMPING) * own / np.where(lacking, own - bend, 1.0), 1.0)
-    return share[:, None] * y + (1.0 - share)[:, None] * image
-
-
-def _per_run(values: Array, runs: Mask) -> Array:
-    """``values`` of the masked runs as a column over all of them, 1 elsewhere."""
-    out = np.ones(len(runs))
-    out[runs] = values
-    return out[:, None]
-
-
-def _dot(u: Array, v: Array) -> Array:
-    return np.asarray((u * v).sum(axis=-1))
+    bend, own = float(s.dot(y)), float(s.dot(image))
+    if bend >= DAMPING * own:
+        return y
+    share = (1.0 - DAMPING) * own / (own - bend)
+    return share * y + (1.0 - share) * image

@@ -36,7 +36,7 @@ from ferero.optimize._fixed_step import Backtracking, FixedStep, StepRule, itera
 from ferero.optimize._merit import build_merit
 from ferero.optimize._outcome import Outcome, Round, Seen
 from ferero.optimize._result import History, Progress, Result, Status, message_for
-from ferero.optimize._runs import reaches_of
+from ferero.optimize._scale import reaches_of
 from ferero.optimize._trust_region import Search, descend
 from ferero.preference import Preference
 from ferero.preference._preference import shifted
@@ -45,7 +45,7 @@ from ferero.preference._rewriting import invalid_rows
 __all__ = ["minimize", "minimize_many"]
 
 Callback = Callable[[Progress], object]
-NO_POINTS = np.zeros((0, 0))
+NO_POINT = np.zeros(0)
 _PUBLIC = {
     "stopped": "max_iter",
     "timed_out": "max_iter",
@@ -271,10 +271,14 @@ def _search_all(
         return certificates[run].worst <= options.tol
 
     finite = np.isfinite(losses).all(axis=1, keepdims=True)
-    readable, slopes = np.where(finite, losses, 1.0), np.nan_to_num(jacobian)
+    readable = np.where(finite, losses, 1.0)
+    slopes = jacobian if np.isfinite(jacobian).all() else np.nan_to_num(jacobian)
     assert isinstance(options.method, Ferero)
     domain = options.method.domain
-    merit, cones = build_merit(conditions, readable, lower, domain, reaches_of(starts, slopes))
+    built = [
+        build_merit(own, values, lower, domain, reaches_of(point, gradients))
+        for own, values, point, gradients in zip(conditions, readable, starts, slopes, strict=True)
+    ]
     p = len(evaluator.layout)
     search = Search(
         scaled,
@@ -283,19 +287,20 @@ def _search_all(
         options.tol,
         recorder,
         own,
-        np.arange(losses.shape[1]) >= losses.shape[1] - p,
         options.atol,
         None if noise is None else np.concatenate([np.broadcast_to(noise, lower.shape), np.zeros(p)]),
     )
-    outcomes = descend(search, starts, losses, jacobian, merit)
-    histories, results = recorder.histories(len(outcomes)), []
+    outcomes = descend(search, starts, losses, jacobian, [merit for merit, _ in built])
+    histories, results = recorder.histories(), []
     for i, outcome in enumerate(outcomes):
         arrived = outcome.status == "converged"
         kkt = certificates[i] if arrived else _kkt(conditions[i], outcome, own, options.atol)
         ended = replace(outcome, point=outcome.point * scale)
         notes = _notes(int(moved[i]), evaluator.failures)
         found = in_units_of_x(kkt, scale)
-        results.append(_result(evaluator, conditions[i], ended, cones[i], found, histories[i], options, lower, notes))
+        results.append(
+            _result(evaluator, conditions[i], ended, built[i][1], found, histories[i], options, lower, notes)
+        )
     return results
 
 
@@ -329,7 +334,7 @@ def _iterate_all(
             on_round=recorder,
         )
         outcomes.append(replace(outcome, evaluations=outcome.evaluations + 1))  # the start was evaluated before
-    results, histories = [], recorder.histories(len(outcomes))
+    results, histories = [], recorder.histories()
     for i, outcome in enumerate(outcomes):
         kkt = certificates[i] if outcome.status == "converged" else _kkt(conditions[i], outcome, None, 0.0)
         cone = Cone(conditions[i].preference.A)
@@ -372,49 +377,41 @@ def _read_noise(noise: ArrayLike | None, m: int) -> Array | None:
 
 
 class _Recorder:
-    """Keeps the rounds as they come, without their points, tells the callback and watches the time."""
+    """Keeps the accepted rounds as they come, without their points, tells the callback and watches the time."""
 
     def __init__(self, evaluator: Evaluator, start: Array, callback: Callback | None, time_limit: float | None) -> None:
         self._evaluator, self._start, self._callback = evaluator, start, callback
-        self._rounds: list[tuple[int, Round]] = []
-        self._steps = 0
+        self._rounds: list[list[Round]] = [[] for _ in start]
         self._deadline = np.inf if time_limit is None else monotonic() + time_limit
         self.run = 0  # the run that a round's index 0 stands for, where runs are taken one by one
         self.scale: Array | float = 1.0  # of the points
 
     def __call__(self, record: Round) -> str:
-        m = self._start.shape[1]
-        parts = record.losses[:, :m], record.weights[:, :m]
-        measures = record.violation, record.stationarity, record.length
-        self._rounds.append((self.run, Round(record.runs, record.accepted, *parts, *measures, NO_POINTS)))
-        if self._callback is not None and record.accepted[0]:
-            self._steps += 1
-            x = self._evaluator.restore(record.points[0] * self.scale)
-            progress = Progress(self._steps, x, parts[0][0], parts[1][0], float(record.violation[0]))
-            try:
-                self._callback(progress)
-            except StopIteration:
-                return "stopped"
+        if record.accepted:
+            m = self._start.shape[1]
+            mine = self._rounds[self.run + record.run]
+            mine.append(record._replace(losses=record.losses[:m], weights=record.weights[:m], point=NO_POINT))
+            if self._callback is not None:
+                x = self._evaluator.restore(record.point * self.scale)
+                progress = Progress(len(mine), x, mine[-1].losses, mine[-1].weights, record.violation)
+                try:
+                    self._callback(progress)
+                except StopIteration:
+                    return "stopped"
         return "timed_out" if monotonic() > self._deadline else ""
 
-    def histories(self, runs: int) -> list[History]:
+    def histories(self) -> list[History]:
         """The accepted rounds of each run."""
-        taken = np.concatenate([record.accepted for _, record in self._rounds] or [np.zeros(0, dtype=bool)])
-        ids = np.concatenate([record.runs + first for first, record in self._rounds] or [np.zeros(0, dtype=np.int64)])
-        order = np.argsort(ids[taken], kind="stable")
-        ends = np.searchsorted(ids[taken][order], np.arange(runs + 1))
-        m = self._start.shape[1]
-        losses, weights = (self._column(name, (0, m))[taken][order] for name in ("losses", "weights"))
-        violation, stationarity, length = (
-            self._column(name, (0,))[taken][order] for name in ("violation", "stationarity", "length")
-        )
-        return [
-            History(np.concatenate([start[None], losses[at]]), weights[at], violation[at], stationarity[at], length[at])
-            for start, at in zip(self._start, map(slice, ends[:-1], ends[1:]), strict=True)
-        ]
+        return [_history(start, rounds) for start, rounds in zip(self._start, self._rounds, strict=True)]
 
-    def _column(self, name: str, empty: tuple[int, ...]) -> Array:
-        return np.concatenate([np.zeros(empty), *(getattr(record, name) for _, record in self._rounds)])
+
+def _history(start: Array, rounds: Sequence[Round]) -> History:
+    measures = np.array([(one.violation, one.stationarity, one.length) for one in rounds]).reshape(-1, 3)
+    return History(
+        np.array([start, *(one.losses for one in rounds)]),
+        np.array([one.weights for one in rounds]).reshape(-1, len(start)),
+        *measures.T.copy(),
+    )
 
 
 def _result(

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ferero._arrays import Array, Mask
+from ferero._arrays import Array
 
 __all__ = ["Outcome", "Round", "Seen"]
 
@@ -31,29 +29,28 @@ class Seen:
     columns: Array
 
 
-@dataclass(frozen=True)
-class Round:
-    """One round of all runs that were still going; arrays over those runs.
+class Round(NamedTuple):
+    """One step that a run tried.
 
     Attributes:
-        runs: their indices, (R,).
-        accepted: which of them moved, (R,).
-        losses: after the round, (R, m).
-        weights: w, (R, m).
-        violation: the largest relative violation before the step, (R,).
-        stationarity: before the step, (R,).
-        length: of the step tried, (R,).
-        points: after the round, (R, n).
+        run: its index.
+        accepted: whether it moved.
+        losses: after the round, (m,).
+        weights: w, (m,).
+        violation: the largest relative violation before the step.
+        stationarity: before the step.
+        length: of the step tried.
+        point: after the round, (n,).
     """
 
-    runs: NDArray[np.int64]
-    accepted: Mask
+    run: int
+    accepted: bool
     losses: Array
     weights: Array
-    violation: Array
-    stationarity: Array
-    length: Array
-    points: Array
+    violation: float
+    stationarity: float
+    length: float
+    point: Array
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The steps that the runs propose: the elastic subprogram in the metric, within the trust radius and the bounds.
+"""The step that a run proposes: the elastic subprogram in the metric, within the trust radius and the bounds.
 
     minimise over d    c + d.M^-1 d / (2 eta) + rho (|G + B_g gradF^T d|_+ + |H + B_h gradF^T d|)
     subject to         A (F - z) + A gradF^T d <= c a,    lower <= x + d <= upper
@@ -10,263 +10,252 @@ the wrong sign is freed, until neither is left (a primal-dual active-set method)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from ferero._arrays import Array, Mask
-from ferero.optimize._evaluator import Indices
+from ferero.optimize._box import Box
 from ferero.optimize._metric import Face
-from ferero.optimize._runs import Runs, norms_of
-from ferero.subprogram import Program, solve_batched, solve_exact
-from ferero.subprogram._batched import on_segment
+from ferero.optimize._run import Run
+from ferero.optimize._scale import norm, norms_of
+from ferero.subprogram import Program, solve_exact
+from ferero.subprogram._exact import lowest_share
 
 __all__ = ["Proposal", "propose"]
 
 FITS = 1.1  # step lengths up to this multiple of the radius are taken
 SHORT = 0.8  # shorter ones are stretched to the radius while the metric says nothing about lengths
 FITTING_ROUNDS = 12
+STRETCH = 10.0  # the most that eta grows by at once
+LONGER = 1.01  # what a step must gain by it, or stretching it further would only stretch its rounding
 FACE_ROUNDS = 8  # in which parameters may be freed again
 MORE_ROUNDS = 25  # in which they are only fixed, so that the search for a face ends
-MANY_RUNS = 4  # from which the batched subprogram pays
 WRONG_SIGN = 1e-10  # of the slope: multipliers beyond this on the wrong side free their parameter
 
 
-@dataclass(frozen=True)
-class Proposal:
-    """Steps and their predictions; arrays over the runs.
+class Proposal(NamedTuple):
+    """A step and its predictions.
 
     Attributes:
-        weights: w, (P, m).
-        order_part: lam_f, (P, k_f).
-        constraint_part: lam_g and lam_h of the scaled rows, (P, k_c).
-        step: d, (P, n).
-        length: |d|, (P,).
-        eta: the proximal weight, (P,).
-        slopes: ``gradF w``, and the bounds' multipliers where the step keeps a parameter at one, (P, n).
-        residual: the same where parameters that are at their bound already, and stay there, do not count, (P,).
-        predicted: decrease of the merit, (P,).
-        expected: decrease of the weighted losses, (P,).
-        left: linearised violation after the step, (P,).
+        weights: w, (m,).
+        order_part: lam_f, (k_f,).
+        constraint_part: lam_g and lam_h of the scaled rows, (k_c,).
+        step: d, (n,).
+        length: |d|.
+        eta: the proximal weight.
+        slopes: ``gradF w``, and the bounds' multipliers where the step keeps a parameter at one, (n,).
+        residual: the norm of the same where parameters that are at their bound already, and stay there, do not count.
+        predicted: decrease of the merit.
+        expected: decrease of the weighted losses.
+        left: linearised violation after the step.
     """
 
     weights: Array
     order_part: Array
     constraint_part: Array
     step: Array
-    length: Array
-    eta: Array
+    length: float
+    eta: float
     slopes: Array
-    residual: Array
-    predicted: Array
-    expected: Array
-    left: Array
-
-    def keep(self, runs: Mask) -> Proposal:
-        """The masked runs' only."""
-        return Proposal(**{name: value[runs] for name, value in vars(self).items()})
+    residual: float
+    predicted: float
+    expected: float
+    left: float
 
 
-class _Subprograms:
-    """The subprograms of all runs, whose solutions at a given eta are kept in its arrays."""
+class _StepAtEta(NamedTuple):
+    """The solution at one eta: lam (k,), w (m,), d (n,), ``|d|``, ``d.M^-1 d``, and the bounds' multipliers (n,)."""
 
-    def __init__(self, runs: Runs) -> None:
-        merit, J = runs.merit, runs.jacobian
-        self.runs, self.J = runs, J
-        self.applied = runs.metric.apply(J)
-        self.losses = runs.losses
-        if runs.correcting.any():
-            self.losses = runs.losses + runs.bend
-        self.priced = bool(merit.price.any())
-        self.rows = np.concatenate([merit.order, merit.rows], axis=1) if self.priced else merit.order
-        P, n = runs.points.shape
-        self.lam = np.zeros((P, self.rows.shape[1]))
-        self.weights, self.step, self.length = np.zeros(runs.losses.shape), np.zeros((P, n)), np.zeros(P)
-        self.energy = np.zeros(P)  # d.M^-1 d
-        self.pull_back = np.zeros((P, n)) if runs.box is not None else None  # the bounds' multipliers
-        self.gramian = self.applied @ J.transpose(0, 2, 1)
-        self.linear = self._linear(np.arange(P), self.losses)
+    multipliers: Array
+    weights: Array
+    step: Array
+    length: float
+    energy: float
+    pull_back: Array | None = None
 
-    def _linear(self, which: Indices, losses: Array) -> Array:
-        """The rows' values at the given losses of some runs, the order's relative to the worst at the true ones."""
-        merit = self.runs.merit
-        if len(which) == len(self.runs):
-            values = merit.order_values(losses)
-            linear = values - merit.worst(values)[:, None] * merit.rates
-            return np.concatenate([linear, merit.constraint_values(losses)], axis=1) if self.priced else linear
-        moved = self.losses.copy()
-        moved[which] = losses
-        return np.asarray(self._linear(np.arange(len(self.runs)), moved)[which])
 
-    def solve(self, which: Indices, eta: Array) -> None:
-        """The solutions of the given runs, indices (R,), at eta (R,)."""
-        if self.runs.held is None:
-            lam = self._multipliers(which, eta, self.gramian[which], self.linear[which])
-            self._keep(which, lam, eta, self.applied[which], None, self.gramian[which])
-        else:
-            self._solve_in_box(which, eta)
+class _Subprogram:
+    """A run's subprogram, to be solved at any eta."""
 
-    def _solve_in_box(self, which: Indices, eta: Array) -> None:
-        runs = self.runs
-        box, held = runs.box, runs.held
-        assert box is not None
+    def __init__(self, run: Run) -> None:
+        merit = run.merit
+        self.run, self.is_priced = run, merit.price > 0
+        self.losses = run.losses if run.bend is None else run.losses + run.bend
+        self.rows = merit.stacked if self.is_priced else merit.order
+        self.linear = self._linear(self.losses)
+        self.inside: Program | None = None  # where no parameter is at a bound
+
+    def _linear(self, losses: Array) -> Array:
+        """The rows' values at the given losses, the order's relative to the worst at the true ones."""
+        merit = self.run.merit
+        values = merit.order_values(losses)
+        linear = values - merit.worst(values) * merit.rates
+        return np.concatenate([linear, merit.constraint_values(losses)]) if self.is_priced else linear
+
+    def solve(self, eta: float) -> _StepAtEta:
+        """The solution at eta."""
+        return self._solve_inside(eta) if self.run.box is None else self._solve_in_box(eta, self.run.box)
+
+    def _solve_in_box(self, eta: float, box: Box) -> _StepAtEta:
+        run = self.run
+        point, held, is_fixed = run.point, run.held, box.is_fixed
         assert held is not None
-        points = runs.points
-        at_upper = held & (points >= box.upper)
-        at_lower = held & (points <= box.lower) & ~at_upper
-        is_fixed = box.lower == box.upper
-        at_lower |= is_fixed
+        if held.any():
+            at_upper = held & (point >= box.upper)
+            at_lower = held & (point <= box.lower) & ~at_upper | is_fixed
+        else:
+            at_upper, at_lower = held, is_fixed
         for attempt in range(FACE_ROUNDS + MORE_ROUNDS):
-            upper, lower = at_upper[which], at_lower[which]
-            fixed = upper | lower
-            self._solve_on_face(which, eta, fixed, np.where(upper, box.upper, box.lower) - points[which])
-            ahead, multipliers = points[which] + self.step[which], self._bound_multipliers(which)
-            over, under = (ahead > box.upper) & ~fixed, (ahead < box.lower) & ~fixed
+            fixed = at_upper | at_lower
+            is_any = bool(fixed.any())
+            solution = self._solve_on_face(eta, fixed, at_upper, box) if is_any else self._solve_inside(eta)
+            ahead = point + solution.step
+            over, under = ahead > box.upper, ahead < box.lower
+            if is_any:
+                free = ~fixed
+                over, under = over & free, under & free
             changed = over | under
-            if attempt < FACE_ROUNDS:
-                slack = WRONG_SIGN * np.abs(multipliers).max(axis=-1, keepdims=True)
-                freed = ((upper & (multipliers < -slack)) | (lower & (multipliers > slack))) & ~is_fixed
-                upper, lower, changed = upper & ~freed, lower & ~freed, changed | freed
-            at_upper[which], at_lower[which] = upper | over, lower | under
-            unsettled = changed.any(axis=-1)
-            if not unsettled.any():
+            if is_any and attempt < FACE_ROUNDS:
+                multipliers = solution.pull_back
+                assert multipliers is not None
+                slack = WRONG_SIGN * np.abs(multipliers).max()
+                freed = ((at_upper & (multipliers < -slack)) | (at_lower & (multipliers > slack))) & ~is_fixed
+                at_upper, at_lower, changed = at_upper & ~freed, at_lower & ~freed, changed | freed
+            if not changed.any():
                 break
-            which, eta = which[unsettled], eta[unsettled]
-        held[:] = at_upper | at_lower
+            at_upper, at_lower = at_upper | over, at_lower | under
+        run.held = at_upper | at_lower
+        return solution
 
-    def _bound_multipliers(self, which: Indices) -> Array:
-        assert self.pull_back is not None
-        return np.asarray(self.pull_back[which])
+    def _solve_inside(self, eta: float) -> _StepAtEta:
+        if self.inside is None:
+            self.inside = self._program(self.run.gramian, self.linear)
+        return self._solution(eta, self.inside, self.run.applied, None)
 
-    def _solve_on_face(self, which: Indices, eta: Array, fixed: Mask, step: Array) -> None:
-        if not fixed.any():
-            lam = self._multipliers(which, eta, self.gramian[which], self.linear[which])
-            self._keep(which, lam, eta, self.applied[which], None, self.gramian[which])
-            return
-        J = self.J[which]
-        face = self.runs.metric.on_face(which, J, self.applied[which], fixed, np.where(fixed, step, 0.0))
-        gramian = face.applied @ J.transpose(0, 2, 1)
-        linear = self.linear[which]
-        if face.shift.any():
-            linear = self._linear(which, self.losses[which] + (J @ face.shift[:, :, None])[:, :, 0])
-        lam = self._multipliers(which, eta, gramian, linear)
-        self._keep(which, lam, eta, face.applied, face, gramian)
+    def _solve_on_face(self, eta: float, fixed: Mask, at_upper: Mask, box: Box) -> _StepAtEta:
+        run = self.run
+        J = run.jacobian
+        step = np.where(fixed, np.where(at_upper, box.upper, box.lower) - run.point, 0.0)
+        face = run.metric.on_face(J, run.applied, fixed, step)
+        linear = self._linear(self.losses + J @ face.shift) if face.shift.any() else self.linear
+        return self._solution(eta, self._program(face.applied @ J.T, linear), face.applied, face)
 
-    def _multipliers(self, which: Indices, eta: Array, gramian: Array, linear: Array) -> Array:
-        merit = self.runs.merit
-        parts = self.rows[which], eta[:, None, None] * gramian, linear, merit.rates[which], merit.price[which]
-        return _multipliers(*parts, merit.equalities)
+    def _program(self, gramian: Array, linear: Array) -> Program:
+        """The dual at eta = 1."""
+        merit = self.run.merit
+        equalities, bound = (merit.equalities, merit.price) if self.is_priced else (0, math.inf)
+        return Program(self.rows, gramian, linear, merit.rates, 1.0, equalities, bound)
 
-    def _keep(self, which: Indices, lam: Array, eta: Array, applied: Array, face: Face | None, gramian: Array) -> None:
+    def _solution(self, eta: float, program: Program, applied: Array, face: Face | None) -> _StepAtEta:
         """``w = S^T lam``, ``d = shift - eta M gradF w``, ``|d|``, ``d.M^-1 d`` and the bounds' multipliers."""
-        weights = (lam[:, None, :] @ self.rows[which])[:, 0]
-        step = -eta[:, None] * (weights[:, None] @ applied)[:, 0]
-        energy = eta * eta * (weights * (gramian @ weights[:, :, None])[:, :, 0]).sum(axis=-1)
-        if face is not None:
-            step = step + face.shift
-            energy = energy + (face.shift * face.push).sum(axis=-1)
-        self.lam[which], self.weights[which], self.step[which] = lam, weights, step
-        self.length[which], self.energy[which] = norms_of(step), energy
-        if self.pull_back is not None:
-            back = 0.0 if face is None else -((face.pull @ weights[:, :, None])[:, :, 0] + face.push / eta[:, None])
-            self.pull_back[which] = back
+        lam = self._multipliers(eta, program)
+        weights = lam @ self.rows
+        step = -eta * (weights @ applied)
+        energy = eta * eta * float(weights.dot(program.gramian @ weights))
+        if face is None:
+            return _StepAtEta(lam, weights, step, norm(step), energy)
+        step += face.shift
+        energy += float(face.shift.dot(face.push))
+        return _StepAtEta(lam, weights, step, norm(step), energy, -(face.pull @ weights + face.push / eta))
+
+    def _multipliers(self, eta: float, program: Program) -> Array:
+        """Lam, (k,), at eta."""
+        if len(program.linear) == len(program.simplex) == 2 and program.simplex.all():
+            return _on_segment(eta, program)
+        last = self.run.multipliers
+        guess = last if last is not None and len(last) == len(program.linear) else None
+        scaled = program if eta == 1.0 else program.stretched(eta)
+        self.run.multipliers = solve_exact(scaled, guess).multipliers
+        return self.run.multipliers
 
 
-def propose(runs: Runs) -> Proposal:
+def _on_segment(eta: float, program: Program) -> Array:
+    """The lam (2,) >= 0 with ``a.lam = 1`` and the least ``eta lam.Q lam / 2 - q.lam``, in plain numbers."""
+    (own, mixed), (_, other) = program.quadratic.tolist()
+    first, second = (1.0 / rate for rate in program.simplex.tolist())
+    gain, loss = program.linear.tolist()
+    share = lowest_share(
+        eta * own * first * first,
+        eta * mixed * first * second,
+        eta * other * second * second,
+        gain * first - loss * second,
+    )
+    return np.array([share * first, (1.0 - share) * second])
+
+
+def propose(run: Run) -> Proposal:
     """Solve the subprogram with its first eta, then with eta brought down (or, lengths unknown, up) to the radius.
 
     The order's rows enter with their values, ``A (F - z)``, so that the rows that are not the worst may rise up to it.
     A step that is being corrected sees the losses plus the bend that its trial showed.
     """
-    merit, J = runs.merit, runs.jacobian
-    programs, eta = _Subprograms(runs), _first_eta(runs)
-    programs.solve(np.arange(len(runs)), eta)
+    merit, J, is_scaled = run.merit, run.jacobian, run.metric.is_scaled
+    program, eta = _Subprogram(run), 1.0 if is_scaled else _first_eta(run)
+    solution = program.solve(eta)
     for _ in range(FITTING_ROUNDS):
-        ratio = programs.length / runs.radius
-        misfit = ratio > FITS
-        if not runs.metric.is_scaled.all():
-            misfit |= ~runs.metric.is_scaled & (ratio < SHORT) & _has_room(runs)
-        misfit &= programs.length > 0
-        if not misfit.any():
+        ratio = solution.length / run.radius
+        is_misfit = ratio > FITS or (not is_scaled and ratio < SHORT and _has_room(run))
+        if not is_misfit or not solution.length > 0:
             break
-        eta[misfit] /= ratio[misfit]
-        programs.solve(np.flatnonzero(misfit), eta[misfit])
-    weights, step, length = programs.weights, programs.step, programs.length
-    slopes = (weights[:, None] @ J)[:, 0]
-    counted = slopes
-    if runs.box is not None and runs.held is not None and programs.pull_back is not None:
-        step, length, counted = _in_box(runs, programs)
-        slopes = slopes + programs.pull_back
-    along = (J @ step[:, :, None])[:, :, 0]
-    ahead = programs.losses + along
-    left = merit.violation(merit.constraint_values(ahead)).sum(axis=-1)
-    energy = programs.energy
-    curvature = np.where(runs.metric.is_scaled & ~runs.correcting, 0.5 * energy, 0.0)
-    k_f = merit.order.shape[1]
+        if ratio > 1:
+            eta /= ratio
+            solution = program.solve(eta)
+            continue
+        stretched = eta * min(1.0 / ratio, STRETCH)
+        longer = program.solve(stretched)
+        if longer.length < LONGER * solution.length:
+            break
+        eta, solution = stretched, longer
+    weights, step, length = solution.weights, solution.step, solution.length
+    slopes = counted = weights @ J
+    if run.box is not None:
+        step, length, counted = _in_box(run, run.box, step, slopes)
+        if solution.pull_back is not None:
+            slopes = slopes + solution.pull_back
+    along = J @ step
+    ahead = program.losses + along
+    left = sum(merit.violations(merit.constraint_values(ahead)))
+    curvature = 0.5 * solution.energy if is_scaled and run.bend is None else 0.0
+    k_f = len(merit.rates)
     return Proposal(
         weights=weights,
-        order_part=programs.lam[:, :k_f],
-        constraint_part=programs.lam[:, k_f:] if programs.priced else np.zeros_like(runs.constraint_values),
+        order_part=solution.multipliers[:k_f],
+        constraint_part=solution.multipliers[k_f:] if program.is_priced else np.zeros(len(merit.offsets)),
         step=step,
         length=length,
         eta=eta,
         slopes=slopes,
-        residual=norms_of(counted),
-        predicted=runs.value - merit.worst(merit.order_values(ahead)) - merit.price * left - curvature,
-        expected=-(weights * along).sum(axis=-1) - 0.5 * energy,
+        residual=norm(counted),
+        predicted=run.value - merit.worst(merit.order_values(ahead)) - merit.price * left - curvature,
+        expected=-float(weights.dot(along)) - 0.5 * solution.energy,
         left=left,
     )
 
 
-def _has_room(runs: Runs) -> Mask:
-    """Runs that some parameter is free to move in, (P,)."""
-    if runs.held is None:
-        return np.ones(len(runs), dtype=bool)
-    return np.asarray(~runs.held.all(axis=-1))
+def _has_room(run: Run) -> bool:
+    """Whether some parameter is free to move."""
+    return run.held is None or not run.held.all()
 
 
-def _in_box(runs: Runs, programs: _Subprograms) -> tuple[Array, Array, Array]:
-    """Steps that end in the box to the last bit, their lengths, and the slopes of what is not at a bound for good."""
-    assert runs.box is not None
-    assert runs.held is not None
-    box, points = runs.box, runs.points
-    ahead = box.clip(points + programs.step)
-    above = runs.held & (programs.step > 0)
-    ahead = np.where(above, box.upper, np.where(runs.held & (programs.step < 0), box.lower, ahead))
-    step = ahead - points
-    stays = runs.held & ((points >= box.upper) | (points <= box.lower))
-    slopes = (programs.weights[:, None] @ programs.J)[:, 0]
-    return step, norms_of(step), np.where(stays, 0.0, slopes)
+def _in_box(run: Run, box: Box, step: Array, slopes: Array) -> tuple[Array, float, Array]:
+    """The step that ends in the box to the last bit, its length, and the slopes of what is not at a bound for good."""
+    point, held = run.point, run.held
+    assert held is not None
+    ahead = box.clip(point + step)
+    if held.any():
+        ahead = np.where(held & (step > 0), box.upper, np.where(held & (step < 0), box.lower, ahead))
+        slopes = np.where(held & ((point >= box.upper) | (point <= box.lower)), 0.0, slopes)
+    step = ahead - point
+    return step, norm(step), slopes
 
 
-def _first_eta(runs: Runs) -> Array:
-    """1, or while lengths are unknown what makes the longest gradient of a row as long as the radius; (P,)."""
-    eta = np.ones(len(runs))
-    unscaled = ~runs.metric.is_scaled
-    if unscaled.any():
-        gradients = runs.merit.order @ runs.jacobian
-        rates = np.where(runs.merit.rates > 0, runs.merit.rates, np.inf)
-        longest = (norms_of(gradients) / rates).max(axis=-1)
-        eta[unscaled] = (runs.radius / np.where(longest > 0, longest, np.inf))[unscaled]
-    return np.where(eta > 0, eta, 1.0)
-
-
-def _multipliers(rows: Array, gramian: Array, linear: Array, rates: Array, price: Array, equalities: int) -> Array:
-    """The subprograms of R runs, (R, k); constraint rows are present only if some run has a price."""
-    k_f, priced = rates.shape[1], rows.shape[1] > rates.shape[1]
-    if rows.shape[1] == k_f == 2 and rates.all():
-        return on_segment(rows @ gramian @ rows.transpose(0, 2, 1), linear, rates)
-    if len(rows) >= MANY_RUNS:
-        S, K, q, a, rho = (
-            torch.from_numpy(np.ascontiguousarray(array)) for array in (rows, gramian, linear, rates, price)
-        )
-        total = torch.ones(len(rows), dtype=torch.float64)
-        return np.asarray(solve_batched(S, K, q, a, total, equalities if priced else 0, rho)[0].numpy())
-    out = np.zeros(linear.shape)
-    for i in range(len(rows)):
-        used, count = (rows.shape[1], equalities) if price[i] > 0 else (k_f, 0)
-        bound = float(price[i]) or np.inf
-        program = Program(rows[i, :used], gramian[i], linear[i, :used], rates[i], 1.0, count, bound)
-        out[i, :used] = solve_exact(program).multipliers
-    return out
+def _first_eta(run: Run) -> float:
+    """While lengths are unknown: what makes the longest gradient of a row as long as the radius."""
+    merit = run.merit
+    gradients = norms_of(merit.order @ run.jacobian)
+    pairs = zip(gradients.tolist(), merit.rates.tolist(), strict=True)
+    longest = max((size / rate for size, rate in pairs if rate > 0), default=0.0)
+    eta = run.radius / longest if longest > 0 else 0.0
+    return eta if eta > 0 else 1.0

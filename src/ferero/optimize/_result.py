@@ -13,7 +13,7 @@ from ferero.optimize._certificate import KKT
 from ferero.optimize._conditions import Conditions
 from ferero.optimize._evaluator import Point
 from ferero.optimize._outcome import Seen
-from ferero.optimize._scale import constraint_scale, still_counts
+from ferero.optimize._scale import still_counts
 from ferero.preference import Preference
 
 __all__ = ["History", "Progress", "Result", "Status", "message_for"]
@@ -229,9 +229,7 @@ def _words(lower: Array) -> str:
 def _unmet(conditions: Conditions, losses: Array, seen: Seen, tol: float, atol: float, rows: Mask | None = None) -> str:
     """The constraints that are violated, worst first, with by how much; of the masked rows only, if given."""
     violation = conditions.violation(losses)
-    in_x = conditions.in_x if conditions.in_x.any() else None
-    counting = still_counts(losses, seen.losses)
-    scale = constraint_scale(conditions.rows, conditions.offsets, counting, seen.spans, in_x)
+    scale = conditions.sizes.varying(still_counts(losses, seen.losses), seen.spans)
     worst: dict[str, float] = {}
     for i, label in enumerate(conditions.labels):
         if violation[i] - atol > tol * scale[i] and (rows is None or rows[i]):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ferero._arrays import Array, Mask
 
 __all__ = [
     "DIVERGED",
-    "constraint_scale",
+    "RowSizes",
     "gradient_scale",
+    "norm",
+    "norms_of",
+    "reach_of",
+    "reaches_of",
     "relative_columns",
     "row_scale",
     "still_counts",
@@ -17,6 +23,7 @@ __all__ = [
 ]
 
 DIVERGED = 1e100  # losses and gradients beyond this are as good as infinite
+REACH = 1.0  # of the parameters' size: the change of x over which a loss without another scale is measured
 
 SEEN_SHARE = 1e-5  # of the largest gradient along the run that still counts
 LOSS_SHARE = 1e-8  # of the losses at the start that still counts
@@ -35,45 +42,82 @@ def still_counts(losses: Array, first: Array) -> Array:
     return np.maximum(np.abs(losses), LOSS_SHARE * np.abs(first))
 
 
+def norm(vector: Array) -> float:
+    """The Euclidean norm of a vector (n,)."""
+    return math.sqrt(vector.dot(vector))
+
+
+def norms_of(vectors: Array) -> Array:
+    """The Euclidean norms, (...), of vectors (..., n)."""
+    return np.asarray(np.sqrt(np.einsum("...i,...i->...", vectors, vectors)))
+
+
+def reaches_of(point: Array, jacobian: Array) -> Array:
+    """By how much each loss changes, to first order, where x changes by its own size; (m,).
+
+    Args:
+        point: x, (n,).
+        jacobian: gradF^T, (m, n).
+    """
+    return norms_of(jacobian) * reach_of(point)
+
+
+def reach_of(point: Array) -> float:
+    """The length of a change of x (n,) over which losses without another scale are measured."""
+    return REACH * (norm(point) or 1.0)
+
+
+class RowSizes:
+    """The sizes of rows ``B F + b``, with what does not depend on F computed once.
+
+    Args:
+        rows: B, (k, m).
+        offsets: b, (k,).
+        in_x: which rows are constraints in x, (k,); None if none is.
+    """
+
+    def __init__(self, rows: Array, offsets: Array, in_x: Mask | None = None) -> None:
+        self.magnitude, self._constants, self.in_x = np.abs(rows), np.abs(offsets), in_x
+        to_zero = ((rows != 0).sum(axis=-1) == 1) & (offsets == 0)
+        self._to_zero = to_zero if to_zero.any() else None
+        self._largest = self.magnitude.max(axis=-1, initial=0.0)
+
+    def terms(self, losses: Array) -> Array:
+        """``|B||F| + |b|`` for each row, (k,).
+
+        A row that sets one loss to zero has no size of its own there; it is measured against the largest loss.
+
+        Args:
+            losses: F, (m,).
+        """
+        size = np.abs(losses)
+        scale = self.magnitude @ size + self._constants
+        if self._to_zero is not None:
+            scale = np.where(self._to_zero, self._largest * size.max(), scale)
+        return scale if scale.all() else np.where(scale > 0, scale, 1.0)
+
+    def varying(self, losses: Array, spans: Array) -> Array:
+        """The size against which a violation counts: ``min(|B||F| + |b|, |B| span)`` for each row, (k,).
+
+        A loss of 1e8 that varies by 5 is measured by the 5. A constraint in x is measured by how much it varies alone.
+        What no number of that size can show is no violation.
+
+        Args:
+            losses: F, as `still_counts` has them, (m,).
+            spans: how much each loss varies, (m,).
+        """
+        terms, varies = self.terms(losses), self.magnitude @ spans
+        scale = np.minimum(terms, varies if varies.all() else np.where(varies > 0, varies, np.inf))
+        scale = np.maximum(scale, VISIBLE * terms)
+        if self.in_x is None:
+            return scale
+        alone = np.maximum(varies, VISIBLE * (self.magnitude @ np.abs(losses)))
+        return np.where(self.in_x, np.where(alone > 0, alone, 1.0), scale)
+
+
 def row_scale(rows: Array, offsets: Array, losses: Array) -> Array:
-    """``|B||F| + |b|`` for each row, (..., k).
-
-    A row that sets one loss to zero has no size of its own there; it is measured against the largest loss.
-
-    Args:
-        rows: B, (..., k, m).
-        offsets: b, (..., k).
-        losses: F, (..., m).
-    """
-    magnitude, size = np.abs(rows), np.abs(losses)
-    scale = (magnitude @ size[..., None])[..., 0] + np.abs(offsets)
-    to_zero = ((rows != 0).sum(axis=-1) == 1) & (offsets == 0)
-    if to_zero.any():
-        scale = np.where(to_zero, magnitude.max(axis=-1) * size.max(axis=-1, keepdims=True), scale)
-    return np.where(scale > 0, scale, 1.0)
-
-
-def constraint_scale(rows: Array, offsets: Array, losses: Array, spans: Array, in_x: Mask | None) -> Array:
-    """The size against which a violation counts: ``min(|B||F| + |b|, |B| span)`` for each row, (..., k).
-
-    A loss of 1e8 that varies by 5 is measured by the 5. A constraint in x is measured by how much it varies alone.
-    What no number of that size can show is no violation.
-
-    Args:
-        rows: B, (..., k, m).
-        offsets: b, (..., k).
-        losses: F, as `still_counts` has them, (..., m).
-        spans: how much each loss varies, (..., m).
-        in_x: which rows are constraints in x, (..., k); None if none is.
-    """
-    terms = row_scale(rows, offsets, losses)
-    varies = (np.abs(rows) @ spans[..., None])[..., 0]
-    scale = np.minimum(terms, np.where(varies > 0, varies, np.inf))
-    if in_x is None:
-        return np.maximum(scale, VISIBLE * terms)
-    own = (np.abs(rows) @ np.abs(losses)[..., None])[..., 0]
-    alone = np.maximum(varies, VISIBLE * own)
-    return np.where(in_x, np.where(alone > 0, alone, 1.0), np.maximum(scale, VISIBLE * terms))
+    """`RowSizes.terms` of rows (k, m) and offsets (k,) at losses (m,)."""
+    return RowSizes(rows, offsets).terms(losses)
 
 
 def gradient_scale(norms: Array, largest: Array) -> Array:
@@ -98,7 +142,8 @@ def relative_columns(jacobian: Array, norms: Array) -> Array:
         jacobian: gradF^T, (..., m, n).
         norms: of its rows, (..., m).
     """
-    return np.asarray((np.abs(jacobian) / np.where(norms > 0, norms, np.inf)[..., None]).max(axis=-2))
+    sizes = norms if norms.all() else np.where(norms > 0, norms, np.inf)
+    return np.asarray((np.abs(jacobian) / sizes[..., None]).max(axis=-2))
 
 
 def worst_share(slopes: Array, columns: Array) -> float:

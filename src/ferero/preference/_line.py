@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,7 +58,7 @@ class Line:
 
     def _row(self, names: Sequence[str], row: Tensor, relation: str, label: str) -> Constraint:
         left = LinearForm.from_row(names, row.tolist())
-        right = LinearForm(constant=float(row @ self._origin))
+        right = LinearForm(constant=0.0 if self.through is None else float(row @ self.through))
         return Constraint(left, "==" if relation == "==" else ">=", right, label=label)
 
     def _meets_nonnegative(self) -> bool:
@@ -97,13 +98,14 @@ def complement(unit: Tensor) -> Tensor:
     Returns:
         The rows (m - 1, m).
     """
-    first, rest = unit[0], unit[1:]
-    others = rest.square() * (1 - torch.eye(rest.numel(), dtype=unit.dtype))
-    square = -rest[:, None] * rest[None, :] / (1 + first.abs())
-    diagonal = (first.abs() + first.square() + others.sum(dim=1)) / (1 + first.abs())
-    square = square.diagonal_scatter(diagonal)
-    sign = torch.where(first < 0, -1.0, 1.0).to(unit.dtype)
-    return torch.cat([-sign * rest[:, None], square], dim=1)
+    v = unit.numpy()
+    first, rest = float(v[0]), v[1:]
+    rows = np.empty((len(rest), len(v)))
+    rows[:, 0] = rest if first < 0 else -rest
+    np.divide(-rest[:, None] * rest, 1 + abs(first), out=rows[:, 1:])
+    others = (rest * rest * (1 - np.eye(len(rest)))).sum(axis=1)
+    np.fill_diagonal(rows[:, 1:], (abs(first) + first * first + others) / (1 + abs(first)))
+    return torch.from_numpy(rows)
 
 
 def vector_text(vector: Tensor) -> str:

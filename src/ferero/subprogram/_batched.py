@@ -12,14 +12,12 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ferero._arrays import Array
 from ferero.subprogram._program import EPSILON, TINY, Programs, Scaled
 
-__all__ = ["on_segment", "solve_batched", "solve_programs"]
+__all__ = ["solve_batched", "solve_programs"]
 
 CANDIDATES = 64  # sets of free multipliers up to which enumeration is cheaper and exact
 ITERATIONS = 30
@@ -271,28 +269,3 @@ def _residual_of_shares(corners: Tensor, linear: Tensor, shares: Tensor) -> Tens
     relative = slack / torch.addcmul(size, lengths, length).clamp_(min=TINY)
     gap = slack * shares / torch.addcmul((size * shares).sum(dim=-1, keepdim=True), length, length).clamp_(min=TINY)
     return torch.where(left > 0, relative, torch.minimum(relative, gap)).amax(dim=-1)
-
-
-def on_segment(quadratic: Array, linear: Array, simplex: Array) -> Array:
-    """The same segment in numpy: minimise ``1/2 lam.Q lam - q.lam`` over ``lam >= 0``, ``a.lam = 1``, two multipliers.
-
-    Args:
-        quadratic: Q, (..., 2, 2), symmetric positive semidefinite.
-        linear: q, (..., 2).
-        simplex: a, (..., 2), positive.
-
-    Returns:
-        lam, (..., 2).
-    """
-    first, second = 1.0 / simplex[..., 0], 1.0 / simplex[..., 1]
-    own, mixed, other = (
-        quadratic[..., 0, 0] * first * first,
-        quadratic[..., 0, 1] * first * second,
-        quadratic[..., 1, 1] * second * second,
-    )
-    curvature = own - 2.0 * mixed + other
-    slope = other - mixed + linear[..., 0] * first - linear[..., 1] * second
-    flat = curvature <= 0
-    share = np.where(flat, slope > 0, slope / np.where(flat, 1.0, curvature))
-    share = np.minimum(np.maximum(share, 0.0), 1.0)
-    return np.stack([share * first, (1.0 - share) * second], axis=-1)

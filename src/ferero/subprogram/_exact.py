@@ -13,14 +13,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ferero._arrays import Array, Mask
+from ferero._arrays import Array
+from ferero.subprogram._active_set import ACCEPTED, descend_from, settle_from
 from ferero.subprogram._consistency import FAILED
 from ferero.subprogram._gramian import factor
-from ferero.subprogram._program import EPSILON, MANY, TINY, Program
+from ferero.subprogram._program import Program
 
-__all__ = ["Answer", "solve_exact"]
+__all__ = ["Answer", "lowest_share", "solve_exact"]
 
-ACCEPTED = 1e-10  # relative residual at which an answer is taken without a second opinion
 SOLVER_TOLERANCE = 1e-12
 FAR = 1e20  # sides of rows of unit norm beyond which piqp drops the row, and prints that
 OTHER_LENGTHS = (1e3, 1e-3)  # scales to try where the typical length failed
@@ -34,16 +34,25 @@ class Answer(NamedTuple):
     solver: Literal["closed form", "piqp", "active set", "clarabel"]
 
 
-def solve_exact(program: Program) -> Answer:
+def solve_exact(program: Program, guess: Array | None = None) -> Answer:
     """The best multipliers found; the caller judges ``residual``.
 
-    A bound is first left out: where the constraints can be met at less than its price it does not matter, and
-    the program without slacks is the better conditioned one. Where it does matter, the multipliers that end
-    at it are fixed there and the others solved for anew, for the same reason.
+    Where a guess leads to them by a few solves, that is all. Otherwise a bound is first left out: where the
+    constraints can be met at less than its price it does not matter, and the program without slacks is the better
+    conditioned one. Where it does matter, the multipliers that end at it are fixed there and the others solved for
+    anew, for the same reason.
+
+    Args:
+        program: The program.
+        guess: Multipliers (k,) of a program like this one, whose bounds are tried first.
     """
     closed = _closed_form(program)
     if closed is not None and (residual := program.residual(closed)) <= ACCEPTED:
         return Answer(closed, residual, "closed form")
+    if closed is None and guess is not None and program.lengths.all():
+        settled = settle_from(program, guess)
+        if settled is not None and (residual := program.residual(settled)) <= ACCEPTED:
+            return Answer(settled, residual, "active set")
     if math.isinf(program.bound) or len(program.linear) == len(program.simplex):
         return _solve(program)
     unpriced = replace(program, bound=np.inf)
@@ -117,7 +126,7 @@ def _at_best_corner(program: Program, lam: Array) -> Array:
 
 
 def _finished(program: Program, lam: Array, solver: Literal["active set", "clarabel"]) -> Answer:
-    lam = _improve(program, lam)
+    lam = descend_from(program, lam)
     return Answer(lam, program.residual(lam), solver)
 
 
@@ -188,11 +197,11 @@ def _on_segment(
     gain = ends[0] * q[0] - ends[1] * q[last]
     lam = [0.0] * len(q)
     if active is None:
-        share = _lowest(*shape, gain)
+        share = lowest_share(*shape, gain)
     else:
         stiffness, aim = Q[active][active], q[active] / Q[active][active]
         pull, other = ends[0] * Q[0][active], ends[1] * Q[last][active]
-        share = _lowest(
+        share = lowest_share(
             shape[0] - pull * pull / stiffness,
             shape[1] - pull * other / stiffness,
             shape[2] - other * other / stiffness,
@@ -201,13 +210,13 @@ def _on_segment(
         lam[active] = aim - (share * pull + (1.0 - share) * other) / stiffness
         if abs(lam[active]) > bound:
             lam[active] = math.copysign(bound, lam[active])
-            share = _lowest(*shape, gain - (pull - other) * lam[active])
+            share = lowest_share(*shape, gain - (pull - other) * lam[active])
     lam[0] += share * ends[0]
     lam[last] += (1.0 - share) * ends[1]
     return lam
 
 
-def _lowest(first: float, cross: float, second: float, gain: float) -> float:
+def lowest_share(first: float, cross: float, second: float, gain: float) -> float:
     """The s in [0, 1] with the lowest ``(first s^2 + 2 cross s t + second t^2) / 2 - gain s``, t = 1 - s."""
     curvature, slope = first - 2.0 * cross + second, second - cross + gain
     if curvature <= 0:
@@ -297,73 +306,3 @@ def _second_opinion(program: Program) -> Array:
     solver = clarabel.DefaultSolver(quadratic, -program.linear, constraints, sides, cones, settings)
     lam = np.asarray(solver.solve().x, dtype=np.float64)
     return program.feasible(lam if math.isfinite(lam.sum()) else np.zeros(k))
-
-
-def _improve(program: Program, lam: Array) -> Array:
-    """Returns the best multipliers of an active-set descent from ``lam``, with rows of unit length.
-
-    Each round solves the equations on the free coordinates, walks there until a bound stops it, and at a
-    stationary point frees the coordinate whose slack has the wrong sign. The objective never rises.
-
-    Args:
-        program: The program.
-        lam: Multipliers in their domain, (k,).
-    """
-    unit = 1.0 / np.where(program.lengths > 0, program.lengths, 1.0)
-    Q, q, a = program.quadratic * unit[:, None] * unit, program.linear * unit, program.a * unit
-    lower, upper, mu = program.lower / unit, program.upper / unit, lam / unit
-    noise = EPSILON * len(q) * float(np.abs(mu).max())
-    at_lower, at_upper = _at_bounds(program, lam)
-    at_upper |= upper - mu < noise
-    at_lower = (at_lower | (mu - lower < noise)) & ~at_upper
-    best, best_residual = lam, program.residual(lam)
-    for _ in range(4 * len(q) + 20):
-        mu = np.where(at_lower, lower, np.where(at_upper, upper, mu))
-        step = _to_stationary(Q, q, a, ~(at_lower | at_upper), mu)
-        room = np.where(step < 0, lower - mu, upper - mu)
-        ratio = np.divide(room, step, out=np.full_like(step, np.inf), where=np.abs(step) > noise)
-        blocking = int(ratio.argmin())
-        if ratio[blocking] < 1.0:
-            mu = mu + max(ratio[blocking], 0.0) * step
-            (at_lower if step[blocking] < 0 else at_upper)[blocking] = True
-            continue
-        mu = mu + step
-        candidate = program.feasible(mu * unit)
-        residual = program.residual(candidate)
-        if residual < best_residual:
-            best, best_residual = candidate, residual
-        slack = program.slack(mu * unit) * unit
-        wrong = np.where(at_lower, slack, np.where(at_upper, -slack, 0.0))
-        worst = int(wrong.argmax())
-        if best_residual <= ACCEPTED or wrong[worst] <= 0:
-            break
-        at_lower[worst] = at_upper[worst] = False
-    return best
-
-
-def _at_bounds(program: Program, lam: Array) -> tuple[Mask, Mask]:
-    """Which multipliers (k,) belong at their lower or upper bound.
-
-    Those that are nearer to it, as a share of the direction or of the domain, than their row is to being met,
-    relative to the terms of that row.
-    """
-    length, slack = max(program.uncancelled(lam), TINY), program.slack(lam)
-    share = np.maximum(program.lengths / length, program.a)
-    terms = program.lengths * length + np.abs(program.linear) + abs(program.rate(lam)) * program.a
-    lack = slack / np.maximum(terms, TINY)
-    at_upper = (np.minimum(program.upper - lam, MANY) * share < lack) & (program.upper < np.inf)
-    at_lower = (np.minimum(lam - program.lower, MANY) * share < -lack) & (program.lower > -np.inf)
-    return at_lower, at_upper
-
-
-def _to_stationary(Q: Array, q: Array, a: Array, free: Mask, mu: Array) -> Array:
-    """The shortest step of the free coordinates to a stationary point; least squares, as Q is singular."""
-    n = int(free.sum())
-    top = float(a[free].max(initial=0.0)) or 1.0
-    system = np.zeros((n + 1, n + 1))
-    system[:n, :n] = Q[np.ix_(free, free)]
-    system[:n, n] = system[n, :n] = a[free] / top
-    right = np.append((q - Q @ mu)[free], (1.0 - a @ mu) / top if a.any() else 0.0)
-    step = np.zeros_like(mu)
-    step[free] = np.linalg.lstsq(system, right, rcond=None)[0][:n]
-    return step

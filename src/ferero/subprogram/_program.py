@@ -6,9 +6,10 @@ cancelled. `Programs` never syncs with the host, so a thousand programs cost as 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Literal, NamedTuple, TypeAlias
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -24,8 +25,29 @@ Domain: TypeAlias = Literal["adaptive", "simplex"]
 
 EPSILON = float(np.finfo(np.float64).eps)
 TINY = float(np.finfo(np.float64).tiny)
-_least, _most = np.minimum.reduce, np.maximum.reduce  # the methods of arrays take twice as long
+_most = np.maximum.reduce  # the method of arrays takes twice as long
 MANY = 1e100  # stands for an infinite distance where it is multiplied by zero
+
+
+T = TypeVar("T")
+
+
+class _computed(Generic[T]):  # noqa: N801
+    """A property that is computed at its first use: ``functools.cached_property`` without the lock of Python 3.11."""
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self._function, self._name, self.__doc__ = function, function.__name__, function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        value = instance.__dict__[self._name] = self._function(instance)
+        return value
+
+
+class _Numbers(NamedTuple):
+    """What a residual is measured by: ``|q|`` (k,), and of each row ``|q_i|``, ``|S_i gradF|`` and the two bounds."""
+
+    sizes: Array
+    rows: list[tuple[float, float, float, float]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,39 +77,51 @@ class Program:
     equalities: int = 0
     bound: float = np.inf
 
-    @cached_property
+    def stretched(self, factor: float) -> Program:
+        """The program with the gramian ``factor K``; what stays the same is not computed again."""
+        out = replace(self, gramian=factor * self.gramian)
+        out.__dict__.update(
+            quadratic=factor * self.quadratic,
+            lengths=math.sqrt(factor) * self.lengths,
+            a=self.a,
+            lower=self.lower,
+            upper=self.upper,
+        )
+        return out
+
+    @_computed
     def quadratic(self) -> Array:
         """Q, (k, k)."""
         Q: Array = self.rows @ self.gramian @ self.rows.T
         return 0.5 * (Q + Q.T)
 
-    @cached_property
+    @_computed
     def lengths(self) -> Array:
         """The norm of each row's gradient, (k,)."""
         return np.asarray(np.sqrt(np.maximum(self.quadratic.diagonal(), 0.0)))
 
-    @cached_property
+    @_computed
     def a(self) -> Array:
         """``a / b`` continued by zeros, (k,): how much of c each row of the primal is granted."""
         out = np.zeros(len(self.linear))
         out[: len(self.simplex)] = self.simplex / self.total
         return out
 
-    @cached_property
+    @_computed
     def lower(self) -> Array:
         """Lower bounds of the multipliers, (k,)."""
         out = np.zeros(len(self.linear))
         out[len(out) - self.equalities :] = -self.bound
         return out
 
-    @cached_property
+    @_computed
     def upper(self) -> Array:
         """Upper bounds of the multipliers, (k,)."""
         out = np.full(len(self.linear), np.inf)
         out[len(self.simplex) :] = self.bound
         return out
 
-    @cached_property
+    @_computed
     def unmet(self) -> Array:
         """How far each row is from being met by d = 0, c = 0, (k,)."""
         out: Array = np.maximum(self.linear, 0.0)
@@ -95,7 +129,7 @@ class Program:
         out[first:] = np.abs(self.linear[first:])
         return out
 
-    @cached_property
+    @_computed
     def ends(self) -> Array:
         """The gradient's norm at each corner, ``|A_i gradF| b / a_i``, (k_f,); 0 where a is 0."""
         lengths = self.lengths[: len(self.simplex)] * self.total
@@ -116,15 +150,17 @@ class Program:
         """``q - Q lam - c a / b``, (k,): what the direction leaves of each primal row; feasible if <= 0."""
         k_f = len(self.simplex)
         left = self.linear - self.quadratic @ lam
-        return np.asarray(left - (lam[:k_f] @ left[:k_f]) * self.a)
+        return np.asarray(left - lam[:k_f].dot(left[:k_f]) * self.a)
 
     def uncancelled(self, lam: Array) -> float:
         """``sum_i |lam_i| |S_i gradF|``: the direction's length if nothing in it cancelled.
 
         At least the rounding of a sum with the longest admissible gradient in it.
         """
-        rounding = len(lam) * EPSILON * float(_most(self.ends, initial=0.0))
-        return max(float(np.abs(lam) @ self.lengths), rounding)
+        length = float(np.abs(lam).dot(self.lengths))
+        if len(self.simplex):
+            length = max(length, len(lam) * EPSILON * float(_most(self.ends)))
+        return length
 
     def residual(self, lam: Array) -> float:
         """The worst relative violation of the optimality conditions by ``lam``, none of them cancelled away.
@@ -134,18 +170,28 @@ class Program:
         ``D^2 + |q|.|lam|``, and the smaller counts; D is the uncancelled length of the direction. Nor may
         ``lam`` leave its domain, relative to its own size.
         """
-        size, q = np.abs(lam), np.abs(self.linear)
-        length, left = self.uncancelled(lam), self.slack(lam)
-        slack, above, below = np.abs(left), self.upper - lam, lam - self.lower
-        scale = self.lengths * length + q
-        if not scale.all():
-            scale[scale == 0] = 1.0
-        room = np.minimum(np.where(left > 0, above, below), MANY)
-        gap = slack * room / (length * length + float(q @ size) or 1.0)
-        missing = abs(float(self.a @ lam) - 1.0) if len(self.simplex) else 0.0
-        beyond = -float(_least(np.minimum(above, below)))
-        outside = max(missing, beyond / float(_most(size)) if beyond > 0 else 0.0)
-        return max(float(_most(np.minimum(slack / scale, gap))), outside)
+        length = self.uncancelled(lam)
+        if not length < math.inf:
+            return math.inf
+        left, numbers = self.slack(lam).tolist(), lam.tolist()
+        terms = length * length + float(self._numbers.sizes.dot(np.abs(lam))) or 1.0
+        worst = beyond = 0.0
+        for value, slack, row in zip(numbers, left, self._numbers.rows, strict=True):
+            size, norm, low, high = row
+            above, below = high - value, value - low
+            lack = abs(slack)
+            gap = lack * min(above if slack > 0 else below, MANY) / terms
+            worst = max(worst, min(lack / (norm * length + size or 1.0), gap))
+            beyond = max(beyond, -above, -below)
+        if beyond > 0:
+            worst = max(worst, beyond / float(np.abs(lam).max()))
+        return max(worst, abs(float(self.a.dot(lam)) - 1.0)) if len(self.simplex) else worst
+
+    @_computed
+    def _numbers(self) -> _Numbers:
+        sizes = np.abs(self.linear)
+        columns = sizes.tolist(), self.lengths.tolist(), self.lower.tolist(), self.upper.tolist()
+        return _Numbers(sizes, list(zip(*columns, strict=True)))
 
     def feasible(self, lam: Array) -> Array:
         """``lam`` clipped to its bounds, the order's part rescaled to its sum, rows that do nothing at 0."""
@@ -182,24 +228,24 @@ class Programs:
     equalities: int = 0
     bound: Tensor | float = torch.inf
 
-    @cached_property
+    @_computed
     def quadratic(self) -> Tensor:
         """Q, (P, k, k)."""
         return torch.bmm(torch.bmm(self.rows, self.gramian), self.rows.mT)
 
-    @cached_property
+    @_computed
     def lengths(self) -> Tensor:
         """The norm of each row's gradient, (P, k)."""
         return self.quadratic.diagonal(dim1=-2, dim2=-1).clamp(min=0.0).sqrt()
 
-    @cached_property
+    @_computed
     def a(self) -> Tensor:
         """``a / b`` continued by zeros, (P, k)."""
         share = self.simplex / self.total[:, None]
         constraints = self.linear.shape[-1] - self.simplex.shape[-1]
         return torch.nn.functional.pad(share, (0, constraints)) if constraints else share
 
-    @cached_property
+    @_computed
     def lower(self) -> Tensor:
         """Lower bounds of the multipliers, (P, k)."""
         out = torch.zeros_like(self.linear)
@@ -207,7 +253,7 @@ class Programs:
             out[:, -self.equalities :] = -self._rho
         return out
 
-    @cached_property
+    @_computed
     def upper(self) -> Tensor:
         """Upper bounds of the multipliers, (P, k)."""
         out = torch.full_like(self.linear, torch.inf)
@@ -218,7 +264,7 @@ class Programs:
     def _rho(self) -> Tensor | float:
         return self.bound[:, None] if isinstance(self.bound, Tensor) else self.bound
 
-    @cached_property
+    @_computed
     def rounding(self) -> Tensor:
         """The rounding of a direction with the longest admissible gradient in it, (P, 1)."""
         k, k_f = self.linear.shape[-1], self.simplex.shape[-1]
@@ -226,7 +272,7 @@ class Programs:
         longest = ends.nan_to_num(nan=0.0, posinf=0.0).amax(dim=-1, keepdim=True)
         return k * EPSILON * longest
 
-    @cached_property
+    @_computed
     def is_idle(self) -> Tensor:
         """Rows (P, k) whose multiplier stays 0: no gradient and nothing (finite) to win, or no room."""
         has_gain = (self.linear > 0) & (self.upper < torch.inf) | (self.linear < 0) & (self.lower < 0)
@@ -350,7 +396,7 @@ def simplex_of(order_losses: Array, order: Array, domain: Domain) -> tuple[Array
         return a, np.ones(a.shape[:-1])
     if domain != "adaptive":
         raise InputError(f'domain: expected "adaptive" or "simplex", found {domain!r}.')
-    lowest = float(_least(order_losses, axis=None))
+    lowest = float(np.minimum.reduce(order_losses, axis=None))
     if lowest < 0:
         raise InputError(
             f"losses: the adaptive domain needs losses (A F) that are not negative, found {lowest:.4g}; give a lower "

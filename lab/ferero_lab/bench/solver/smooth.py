@@ -103,16 +103,28 @@ class SmoothProblem:
         share = np.random.default_rng(seed).random((count, self.n))
         return np.array(self.low) + self.width * share
 
-    def torch_values(self, x: Tensor) -> Tensor:
-        """Losses and constraints (m + p,) of a tensor (n,), which autograd can follow: what functions of torch cost."""
-        return torch.stack(self._torch(*x.unbind()))
+    def torch_losses(self, x: Tensor) -> Tensor:
+        """F (m,) of a tensor (n,), which autograd can follow: what functions of torch cost."""
+        return torch.stack(self._torch[0](*x.unbind()))
+
+    def torch_constraints(self, x: Tensor) -> Tensor:
+        """The constraints (p,) of a tensor (n,)."""
+        return torch.stack(self._torch[1](*x.unbind()))
+
+    def torch_values(self, x: Tensor) -> list[Tensor]:
+        """Losses and constraints of a tensor (n,), m + p numbers, by one function of both."""
+        return list(self._torch[2](*x.unbind()))
 
     @cached_property
-    def _torch(self) -> Any:
+    def _torch(self) -> tuple[Any, Any, Any]:
         x = _symbols(self.n)
-        constraints = () if self.constraints is None else self.constraints(x)
-        values = [sympy.N(value) for value in (*self.losses(x), *constraints)]
-        return sympy.lambdify(x, values, modules=[{name: getattr(torch, name) for name in _TORCH}], cse=True)
+        losses, constraints = self.losses(x), () if self.constraints is None else self.constraints(x)
+        functions = [{name: getattr(torch, name) for name in _TORCH}]
+        parts = (losses, constraints, (*losses, *constraints))
+        first, second, both = (
+            sympy.lambdify(x, [sympy.N(value) for value in part], modules=functions, cse=True) for part in parts
+        )
+        return first, second, both
 
     @cached_property
     def _compiled(self) -> tuple[_Compiled, _Compiled]:

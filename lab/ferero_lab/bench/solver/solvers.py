@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from scipy import optimize
-from torch import Tensor
 
 import ferero
 from ferero_lab.bench.solver.goal import Goal
@@ -90,7 +89,7 @@ class Counter:
             point = torch.from_numpy(x.copy()).requires_grad_()
             values = self._problem.torch_values(point)
             rows = [torch.autograd.grad(value, point, retain_graph=True)[0] for value in values]
-            self._values, self._slopes = values.detach().numpy(), torch.stack(rows).numpy()
+            self._values, self._slopes = torch.stack(values).detach().numpy(), torch.stack(rows).numpy()
         elif key != self._at:
             self._seen.add(key)
             self._at, self._values = key, self._problem.values(x)
@@ -159,21 +158,14 @@ def _ferero(goal: Goal, x0: FloatArray, tight: bool) -> Reply:
 def _ferero_on_torch(goal: Goal, x0: FloatArray) -> Reply:
     """As a user of torch calls it: a tensor, no jac."""
     problem, preference = goal.of, goal.preference()
-    m, options = problem.m, dict[str, Any]()
-
-    def margins(x: Any) -> Any:
-        return problem.torch_values(x)[m:]
-
+    options = dict[str, Any]()
     if problem.is_bounded:
         options["bounds"] = optimize.Bounds(*problem.bounds)
     if problem.p:
+        margins: Any = problem.torch_constraints
         options["constraints"] = optimize.NonlinearConstraint(margins, -np.inf, 0.0)
-
-    def losses(x: Tensor) -> Tensor:
-        return problem.torch_values(x)[:m]
-
     begin = time.perf_counter()
-    found = ferero.minimize(losses, torch.from_numpy(x0), preference, **options)
+    found = ferero.minimize(problem.torch_losses, torch.from_numpy(x0), preference, **options)
     seconds = time.perf_counter() - begin
     return Reply(np.asarray(found.x), found.evaluations, seconds, found.status)
 
