@@ -317,6 +317,8 @@ options("pgd", partial(subprogram.pgd, BOUNDED, **SHORT), accelerated=False, ste
 options("frank_wolfe", partial(subprogram.frank_wolfe, BOUNDED, **SHORT), tol=0.1, max_iter=3)
 SOLVED = partial(ferero.solve_subprogram, MIXED, losses_at(X0), GRAMIAN)
 options("solve_subprogram", SOLVED, c_g=2.0, c_h=2.0, domain="simplex", solver="batched", bound=0.01)
+THREE = subprogram.Program(np.eye(3), np.diag([1.0, 2.0, 3.0]), np.array([0.0, -0.1, -0.2]), np.ones(3), 1.0)
+options("solve_exact", lambda **how: subprogram.solve_exact(THREE, **how).solver, guess=np.full(3, 1 / 3))
 options("check_gramian", partial(subprogram.check_gramian, np.array([[1.0, 0.1], [0.0, 1.0]])), rounding=0.1)
 options("factor", partial(subprogram.factor, np.array([[1.0, 1.0], [1.0, 1.0 + 1e-10]])), tolerance=1e-3)
 

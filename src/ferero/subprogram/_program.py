@@ -39,6 +39,8 @@ class _computed(Generic[T]):  # noqa: N801
         self._function, self._name, self.__doc__ = function, function.__name__, function.__doc__
 
     def __get__(self, instance: Any, owner: type) -> T:
+        if instance is None:  # asked of the class
+            return self  # type: ignore[return-value]
         value = instance.__dict__[self._name] = self._function(instance)
         return value
 
