@@ -226,20 +226,24 @@ def test_where_batches_differ_the_ratio_of_two_shares_is_not_biased(size):
     assert 5 * values.std().item() / len(values) ** 0.5 < 0.04
 
 
-def test_a_precision_is_held_from_small_batches_that_differ():
+def steered_precision(seed):
+    """The precision at the mean threshold of the last half of a training, under hits / positives >= 0.8."""
     f = ferero.objectives("loss", "hits", "positives")
     steer = ferero.Steer(ferero.Preference(f, [f.hits / f.positives >= 0.8], minimize=f.loss))
-    threshold = torch.tensor(0.0, requires_grad=True)
-    optimizer = torch.optim.SGD([threshold], lr=0.1)
-    for logits, labels in batches(16, [0.05, 0.55], 600):
+    threshold, visited = torch.tensor(0.0, requires_grad=True), []
+    optimizer = torch.optim.SGD([threshold], lr=0.03)
+    for logits, labels in batches(16, [0.05, 0.55], 600, seed):
         said = logits - threshold
         missed = (1 - torch.sigmoid(said)).mean()  # what it costs to say no
         found = {"hits": rates.true_positives(said, labels), "positives": rates.positive_rate(said)}
         optimizer.zero_grad()
         steer({"loss": missed, **found}).backward()
         optimizer.step()
-    logits, labels = (torch.cat(part) for part in zip(*batches(1000, [0.05, 0.55], 50, seed=1), strict=True))
-    found = rates.precision(logits - threshold.detach(), labels)
-    assert found.count > 1000
-    assert 0.77 < found.value < 0.86
-    assert rates.precision(logits, labels).value < 0.6
+        visited.append(threshold.item())
+    logits, labels = (torch.cat(part) for part in zip(*batches(1000, [0.05, 0.55], 50, seed=99), strict=True))
+    return rates.precision(logits - sum(visited[300:]) / 300, labels).value.item()
+
+
+def test_a_precision_is_held_on_average_from_small_batches_that_differ():
+    """Of four trainings, since a single one wanders by a tenth: a batch of 16 has about two positives."""
+    assert sum(map(steered_precision, range(4))) / 4 == pytest.approx(0.8, abs=0.05)

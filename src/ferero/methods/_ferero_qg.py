@@ -188,6 +188,7 @@ class FereroQG:
     def _learn(self, products: Tensor, unit: Tensor, present: Tensor | None, old: FereroQGState) -> _Learned:
         """The estimate after one more pair of weights and ``K w``, (..., m) each."""
         w, y = old.weights * unit, products / unit
+        y = y if present is None else torch.where(present, y, 0.0)  # of a missing loss it may be NaN
         size = w.norm(dim=-1, keepdim=True)
         u, y = w / (size + (size == 0)), torch.where(size > 0, y / size, 0.0)  # no weights, no news
         identity = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)

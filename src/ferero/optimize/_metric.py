@@ -11,9 +11,9 @@ import math
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg.lapack import dgesv
 
 from ferero._arrays import Array, Mask
+from ferero.subprogram._lapack import lapack_solver
 
 __all__ = ["DenseMetric", "Face", "LimitedMetric", "Metric", "make_metric"]
 
@@ -103,7 +103,7 @@ class DenseMetric:
         W = fixed.nonzero()[0]
         rows = M[W]
         right = np.concatenate([applied[:, W], step[None, W]]).T
-        _, _, solved, failed = dgesv(rows[:, W], right)
+        _, _, solved, failed = lapack_solver()(rows[:, W], right)
         if failed:
             raise np.linalg.LinAlgError("the metric of the fixed parameters is singular")
         back = solved.T @ rows

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg.lapack import dgesv
 
 from ferero._arrays import Array, Mask
+from ferero.subprogram._lapack import lapack_solver
 from ferero.subprogram._program import EPSILON, MANY, TINY, Program
 
 __all__ = ["ACCEPTED", "descend_from", "settle_from"]
@@ -74,7 +74,7 @@ def _solve_free(Q: Array, right: Array, a: Array, lengths: Array, free: list[int
     else:
         system[:n, n] = system[n, :n] = sides[n] = 0.0
         system[n, n] = 1.0
-    _, _, found, failed = dgesv(system, sides, 1, 1)
+    _, _, found, failed = lapack_solver()(system, sides, 1, 1)
     return None if failed else found[:n] / norms
 
 
