@@ -19,9 +19,14 @@ from ferero_lab.speech.experiment.report import tell_story
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 RUN_ELSEWHERE = {"gallery.md"}  # tests/test_gallery.py runs the files that the page shows
+LONG = {"training.md", "reading.md"}  # run with the slow tests
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.name not in RUN_ELSEWHERE], ids=lambda page: page.name)
+def _snippets(page: Path) -> object:
+    return pytest.param(page, id=page.name, marks=[pytest.mark.slow] if page.name in LONG else [])
+
+
+@pytest.mark.parametrize("page", [_snippets(page) for page in PAGES if page.name not in RUN_ELSEWHERE])
 def test_the_snippets_run_in_order(page: Path) -> None:
     scope: dict[str, object] = {}
     for block in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL):

@@ -215,6 +215,7 @@ def test_a_margin_keeps_noisy_training_clear_of_its_bound(pictures: ModuleType) 
     assert report.status in ("met", "met_within_noise")
 
 
+@pytest.mark.slow
 def test_the_page_says_what_its_lines_give() -> None:
     pattern = r"(\w+): a = ([\d.]+), b = ([\d.]+)"
     said = re.findall(rf"\)  # {pattern}", "\n".join(blocks("preferences.md", "python")))
@@ -226,6 +227,7 @@ def test_the_page_says_what_its_lines_give() -> None:
         assert [float(x) for x in here[1:]] == pytest.approx([float(x) for x in there[1:]], abs=0.011), here
 
 
+@pytest.mark.slow
 def test_the_page_tells_what_cannot_be_had() -> None:
     _, printed = run("preferences.md")
     for told in (
@@ -265,6 +267,7 @@ def test_the_start_page_shows_what_is_printed() -> None:
     assert roots[1] ** 2 == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.slow
 def test_the_start_page_is_right_about_its_stumbling_stones() -> None:
     scope, _ = run("start.md")
     losses, measured = scope["losses"], scope["measured"]

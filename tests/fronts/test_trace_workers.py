@@ -33,6 +33,7 @@ def exact(results):
     ]
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_gives():
     how = {"bounds": [(-0.5, 0.5)] * 6, "constraints": {"type": "ineq", "fun": of.sphere}}
     front = trace(of.numpy_bells, start, MIXED, workers=2, **how)
@@ -101,6 +102,7 @@ def test_an_error_does_not_wait_for_the_others():
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="needs process groups")
 def test_ctrl_c_leaves_nothing_running(tmp_path):
     script = tmp_path / "script.py"
@@ -135,6 +137,7 @@ def test_ctrl_c_leaves_nothing_running(tmp_path):
     assert process.returncode != 0
 
 
+@pytest.mark.slow
 def test_a_function_that_other_processes_cannot_import():
     code = (
         "import numpy as np, ferero\ndef fun(x): return x**2\nferero.trace(fun, np.ones(2), np.eye(2) + 1, workers=2)"

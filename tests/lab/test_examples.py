@@ -32,7 +32,15 @@ OF_OTHER_PROCESSES = {
     "LOCAL_RANK",
     "WORLD_SIZE",
 }  # what a trainer may leave behind
-SLOW = {"sweep.py", "train_lightning.py", "train_transformers.py", "train_accelerate.py"}
+SLOW = {
+    "compare_methods.py",
+    "steer_jax.py",
+    "train_front.py",
+    "sweep.py",
+    "train_lightning.py",
+    "train_transformers.py",
+    "train_accelerate.py",
+}
 
 
 def test_every_example_is_tested():

@@ -47,6 +47,7 @@ def test_answers_and_progress():
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_an_idle_worker_is_used_again_and_others_leave_for_a_task_that_runs_alone():
     with WorkerPool() as pool:
         pool.start("one", calls.process_id)
@@ -60,6 +61,7 @@ def test_an_idle_worker_is_used_again_and_others_leave_for_a_task_that_runs_alon
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_an_error_comes_back_with_its_traceback_and_ends_the_others(tmp_path):
     begin = time.monotonic()
     with WorkerPool() as pool:

@@ -100,6 +100,7 @@ def test_what_is_hopeless_stays_within_bounds_and_is_told(wound_up):
     assert PI.diagnose(preference, state).saturated.tolist() == [True]
 
 
+@pytest.mark.slow
 def test_a_margin_keeps_that_many_standard_errors_below_the_bound():
     """The mean of a at rest, over runs with noise of a tenth; its standard error is that of 32 values: s / sqrt(63)."""
     f, margins, level, noise = ferero.objectives("a", "b"), (0.0, 2.0, 4.0), 0.6, 0.1
@@ -460,6 +461,7 @@ def test_a_bound_keeps_clear_by_three_times_its_own_swings(period):
     assert room == pytest.approx(3 * passed * amplitude * math.sqrt(swings - noise), rel=0.05)
 
 
+@pytest.mark.slow
 def test_noise_of_batches_takes_little_room_and_exact_values_none():
     rooms = [room_of(0.9 + 0.05 * np.random.default_rng(seed).normal(size=700)) for seed in range(3)]
     assert np.median(rooms) < 0.005

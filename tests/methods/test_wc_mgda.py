@@ -195,6 +195,7 @@ def test_zeros_are_no_trouble(solver):
     np.testing.assert_allclose(uniform, np.full(3, 1 / 3), atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("m", [2, 3, 8])
 def test_no_value_is_looked_at_away_from_the_cpu(m):
     F, J = (torch.from_numpy(part).to("meta") for part in draw(m, (2,)))  # a look at them would raise

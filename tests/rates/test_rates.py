@@ -244,6 +244,7 @@ def steered_precision(seed):
     return rates.precision(logits - sum(visited[300:]) / 300, labels).value.item()
 
 
+@pytest.mark.slow
 def test_a_precision_is_held_on_average_from_small_batches_that_differ():
     """Of four trainings, since a single one wanders by a tenth: a batch of 16 has about two positives."""
     assert sum(map(steered_precision, range(4))) / 4 == pytest.approx(0.8, abs=0.05)

@@ -13,6 +13,7 @@ def solve(x, **options):
     return solve_subprogram(x.preference, x.losses, x.gramian, **options)
 
 
+@pytest.mark.slow
 def test_consistent_ones_are_solved():
     rng = np.random.default_rng(0)
     for _ in range(300):

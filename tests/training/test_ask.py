@@ -48,6 +48,7 @@ def test_matching_constraints_keep_their_logits_and_others_start_anew():
     assert [row.label for row in steer.report().constraints] == ["b <= 0.2", "a + b <= 1"]
 
 
+@pytest.mark.slow
 def test_the_new_preference_is_met():
     steer = ferero.Steer(Preference(f, [f.a >= 1.0], minimize=f.a + f.b))
     theta = train(steer, start(), 600)

@@ -104,6 +104,7 @@ def test_single_batches_below_zero_are_noise():
     assert "means the same" not in str(steer.report())
 
 
+@pytest.mark.slow
 def test_the_linear_row_is_not_biased_by_noise():
     """The mean of a / b over batches would be: E[1 / b] is not 1 / E[b]."""
     draw, controller = torch.Generator().manual_seed(0), ferero.Controller(Preference(f, [f.a / f.b == 0.5]))

@@ -211,6 +211,7 @@ def test_the_value_of_a_drifting_model_is_that_of_the_present_or_its_standard_er
     assert row.standard_error < 0.2
 
 
+@pytest.mark.slow
 def test_what_drifts_towards_its_bound_is_not_met_before_it_is_there():
     falling = pairs(torch.linspace(6.0, 0.7, 300, dtype=torch.float64))  # no noise at all, and 0.2 too high at the end
     report = train(BELOW, falling).report()
@@ -227,6 +228,7 @@ def test_noise_excuses_a_twentieth_of_the_bound_and_no_more(off, status):
     assert train(BELOW, pairs(0.5 + off + values)).report().status == status
 
 
+@pytest.mark.slow
 def test_losses_are_told_and_the_swing_of_the_model_is_no_noise():
     steps = torch.arange(1200, dtype=torch.float64)
     swinging = pairs(1 + 0.1 * torch.sin(2 * math.pi * steps / 60))
@@ -294,6 +296,7 @@ def test_what_has_come_to_rest_is_met_a_bounded_time_later_however_far_the_start
     assert train(preference, values).report().status == "met"
 
 
+@pytest.mark.slow
 def test_the_figures_of_a_run_that_came_to_rest_are_those_without_the_start():
     rest = 0.4 + noise(900, 0.02)
     (far,) = train(BELOW, pairs(torch.cat([1e4 * torch.exp(-torch.arange(200) / 20), rest]))).report().constraints
@@ -313,6 +316,7 @@ STATIONARY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STATIONARY)
 def test_noise_swings_and_a_steady_way_are_not_begun_anew(name):
     steer = train(EQUAL, pairs(STATIONARY[name]))
@@ -324,6 +328,7 @@ def test_a_value_that_leaves_its_bound_is_seen_at_once():
     assert set(statuses(BELOW, values, 460)) == {"not_met"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0.05, 0.2])
 def test_the_luck_of_the_batches_takes_no_met_away(size):
     assert set(statuses(BELOW, pairs(0.3 + noise(1000, size)), 100)) == {"met"}

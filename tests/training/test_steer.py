@@ -278,6 +278,7 @@ def steered(problem, preference, measure, interval, steps, rate=0.1, start=(0.2,
     return x.detach(), steer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interval", [1, 50, 500])
 @pytest.mark.parametrize("problem", [circles, bumps])
 def test_a_ray_asked_of_held_out_losses(problem, interval):

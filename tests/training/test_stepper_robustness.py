@@ -22,6 +22,7 @@ def make(method=None, loss_fn=losses, optimizer=None, model=None, preference=PRE
     return Stepper(model, loss_fn, preference, optimizer, method=method or ferero.FereroSA(bound=10.0), **how)
 
 
+@pytest.mark.slow
 def test_swings_without_noise_are_not_called_noise():
     """The plain single loop with a small gamma swings along a concave front for ever."""
     c = 1 / 2**0.5

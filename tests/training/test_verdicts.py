@@ -224,6 +224,7 @@ def test_real_swings_are_reported(kind, noise, shape):
         assert set(counts) == {"oscillating"}, period
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["<=", "=="])
 def test_noise_of_the_same_size_is_no_swing(kind):
     for size in (0.05, 0.1, 0.212, 0.3):

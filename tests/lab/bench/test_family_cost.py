@@ -17,6 +17,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_cost, "_held_alone", lambda: 2e6)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_every_row_comes_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     family_cost.main(["--quick", "--out", str(tmp_path / "out.json")])

@@ -121,6 +121,7 @@ def test_the_story(tiny: dict[str, Found]) -> None:
     assert len(EXPERIMENT.story(TINY, {"penalty": tiny["penalty"]}).sections) == 1
 
 
+@pytest.mark.slow
 def test_the_story_can_be_drawn(tiny: dict[str, Found]) -> None:
     files = story_files(EXPERIMENT.story(TINY, tiny), {})
     assert {"report.html", "measures.json", "the-front.png", "asked-and-got.svg"} <= set(files)

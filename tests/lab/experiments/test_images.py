@@ -221,6 +221,7 @@ def test_held_out_images_have_sources_of_their_own(tiny_files: Path) -> None:
     assert torch.equal(task.test[0], data.test.images)
 
 
+@pytest.mark.slow
 def test_the_papers_settings_on_one_data_set(tiny_files: Path, tmp_path: Path) -> None:
     settings = Settings("paper", seeds=1, epochs=1, only=("fashion-mnist",))
     found = {part.key: run_part(settings, part.key, tmp_path / part.key) for part in EXPERIMENT.parts(settings)}

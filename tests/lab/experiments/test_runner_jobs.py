@@ -45,6 +45,7 @@ def wait_for(path, process=None):
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_gives(tmp_path):
     one, two, marks = tmp_path / "one", tmp_path / "two", tmp_path / "marks"
     marks.mkdir()
@@ -78,6 +79,7 @@ def test_two_processes_give_what_one_gives(tmp_path):
     assert stages[-1].title == "part time"
 
 
+@pytest.mark.slow
 def test_an_error_stops_all_and_the_run_goes_on_from_there(tmp_path):
     run, marks = tmp_path / "run", tmp_path / "marks"
     marks.mkdir()

@@ -65,6 +65,7 @@ def test_a_run_folder_has_all_its_files(files):
     assert len(files["report.html"]) < 6_000_000
 
 
+@pytest.mark.slow
 def test_the_same_story_gives_the_same_bytes():
     story = Story("t", "l", [Section("s", "", [plane("", 0), parallel(), spectrogram()])])
     once, again = story_files(story, CONFIG), story_files(story, CONFIG)
@@ -92,6 +93,7 @@ def test_pictures_are_of_print_size_with_text_as_text(files):
     assert {*METHODS, "f1", "Easy start, exact rays", "ray 1 : 3"} <= set(texts)
 
 
+@pytest.mark.slow
 def test_no_words_of_a_picture_are_cut_off():
     pyplot.switch_backend("agg")
     crowded = [

@@ -97,6 +97,7 @@ def test_the_table_says_what_is_not_offered() -> None:
     assert [row[3] for row in rows] == ["- / 100", "100 / 100"]
 
 
+@pytest.mark.slow
 def test_the_quick_form_through_the_command(tmp_path: Path) -> None:
     out, kept = tmp_path / "solver.json", tmp_path / "lines"
     asked = ["bench", "solver", "--quick", "--out", str(out), "--lines", str(kept)]

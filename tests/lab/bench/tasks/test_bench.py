@@ -146,6 +146,7 @@ def test_the_quick_cells_exist() -> None:
     assert len(bench.QUICK_CELLS) == 12
 
 
+@pytest.mark.slow
 def test_work_goes_to_several_processes() -> None:
     pieces = [partial(dict, place=i) for i in range(3)]
     assert sorted(one["place"] for one in lines.work_on(pieces, 2)) == [0, 1, 2]
