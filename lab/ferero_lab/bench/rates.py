@@ -90,7 +90,8 @@ def steered(train: CensusPart, fair: rates.Gap, seed: int, steps: int = 1000) ->
     model = nn.Linear(train.features.shape[1], 1)
     nn.init.zeros_(model.weight)
     nn.init.zeros_(model.bias)
-    steer = ferero.Steer(fair.preference, ferero.FereroPI(headroom=0.0))  # since the learning rate falls to 0
+    at_the_bound = ferero.FereroPI(headroom=0.0, release=1.0)  # the learning rate falls to 0, so no margin is needed
+    steer = ferero.Steer(fair.preference, at_the_bound)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     for _ in range(steps):
