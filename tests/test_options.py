@@ -277,6 +277,7 @@ def family_constrained(**how: Any) -> Preference:
 
 
 options("FamilyConstraint", family_constrained, absolute=True, margin=2.0, label="in other words", name="budget")
+options("FamilyConstraint", family_constrained, schedule=FALLING, rewriting=DIVIDED)
 options("spread", partial(ferero.spread, 2, 3), low=0.3, high=1.0)
 options("Cone.dominates", partial(Cone.orthant(2).dominates, [1.0, 1.0], [1.0, 2.0]), strict=True)
 options("nondominated", partial(ferero.nondominated, [[1.0, 2.0, 3.0], [3.0, 2.0, 1.5]]), cone=Cone([[1.0, 0.0, 0.0]]))

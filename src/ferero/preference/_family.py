@@ -136,6 +136,9 @@ class FamilyConstraint(Constraint):
 
     Its sides are `FamilyForm`s; everything else is as for a `Constraint`. Its name is that of all its rows.
 
+    Raises:
+        InputError: as for a `Constraint`, and for a level that moves or a rewriting, which single constraints have.
+
     Example:
         >>> import ferero.preference as fp
         >>> f = fp.objectives("ce", group=100)
@@ -146,6 +149,14 @@ class FamilyConstraint(Constraint):
 
     left: FamilyForm  # type: ignore[assignment]
     right: FamilyForm  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.schedule is not None or self.rewriting is not None:
+            raise InputError(
+                "constraints: expected a level that stays, and no ratio, for a family; compare the members by "
+                "themselves, f.group[0] <= ramp(...)"
+            )
 
     @property
     def size(self) -> int:
