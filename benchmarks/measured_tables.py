@@ -16,6 +16,8 @@ from typing import Any
 
 from pages import fill, markdown
 
+from ferero_lab.bench.rates import TRAINED
+from ferero_lab.bench.rates import table as table_of_rates
 from ferero_lab.bench.solver.tables import outcomes, verdicts
 from ferero_lab.bench.tasks.tables import comparison, parts, variants
 
@@ -33,6 +35,8 @@ COMMANDS = {
     "methods": "ferero bench methods",
     "methods-step-h200": "python -m ferero_lab.bench.step_cost stepper",
     "quick-times": "benchmarks/quick_times.py DATA",
+    "rates-adult": "python -m ferero_lab.bench.rates adult DATA",
+    "rates-german": "python -m ferero_lab.bench.rates german DATA",
     "solver": "ferero bench solver",
     "speech-alphabets": "benchmarks/data_table.py DATA",
     "steer": "ferero bench steer",
@@ -295,6 +299,12 @@ def cooper_tables(all_results: Mapping[str, Result]) -> str:
     return str(module.tables(all_results["cooper"])) + "\n"
 
 
+def rates_table(all_results: Mapping[str, Result]) -> str:
+    """Gaps and errors of decisions on people held out, beside fairlearn."""
+    rows = [row for data in TRAINED for row in all_results[f"rates-{data}"]["rows"]]
+    return markdown(*table_of_rates(rows))
+
+
 def import_table(all_results: Mapping[str, Result]) -> str:
     """What importing costs."""
     rows = [[row["measure"], f"{row['value']:.2f}"] for row in all_results["import-time"]["rows"]]
@@ -334,6 +344,7 @@ PAGES: dict[str, dict[str, Callable[[Mapping[str, Result]], str]]] = {
         "verdicts": verdicts_table,
         "steering": lambda found: steering_table([found[name] for name in STEER_FILES]),
         "cooper": cooper_tables,
+        "rates": rates_table,
         "import": import_table,
         "origins": origins_table,
     },

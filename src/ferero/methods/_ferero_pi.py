@@ -176,8 +176,8 @@ class FereroPI:
         proportional: k_P where values carry no noise. Concave fronts need up to 4.
         steady: k_P where values are nothing but noise.
         integral: k_I, a step of the logit for a relative violation of 1.
-        release: How much more slowly a constraint that holds by less than `near` is released, which leaves a margin
-            under noise.
+        release: How much more slowly a constraint that holds by less than `near` and its noise is released, which
+            leaves a margin under noise.
         headroom: How many times its own swings a level stays below the bound. Batch noise, which is independent from
             step to step, is no swing.
         patience: Steps after which the logit of a violation that does not fall rises faster, and a constraint that
@@ -361,7 +361,7 @@ class FereroPI:
         anchor = torch.where(stays, old.anchor, aimed)
 
         gain = self._gain(rate)
-        is_released_slowly = (aimed < 0) & (aimed > -self.near)
+        is_released_slowly = (aimed < 0) & (aimed > -self.near - variance.sqrt())  # far is farther than noise
         speed = 1 - (1 - self.release) * is_released_slowly.to(e.dtype)  # of the logit, and of the clock of patience
         hurries = (aimed > 0) | (old.logits + gain * aimed > 0)
         pace = speed * torch.where(hurries, (speed * age / self.patience).clamp(1.0, _HURRY), 1.0)
