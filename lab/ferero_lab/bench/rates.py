@@ -3,8 +3,8 @@
 ``python -m ferero_lab.bench.rates adult DATA --out benchmarks/results/rates-adult.json``, and for german likewise.
 
 A logistic regression is fitted under a largest gap, of positive rates or of true positive rates, between women and men,
-by `Steer` on batches, without a margin below the bound, and by fairlearn's ExponentiatedGradient around scikit-learn's LogisticRegression on the same
-features. On ten splits, the gap and the error of decisions on the people held out.
+by `Steer` on batches, without a margin below the bound, and by fairlearn's ExponentiatedGradient around scikit-learn's
+LogisticRegression on the same features. On ten splits, the gap and the error of decisions on the people held out.
 """
 
 from __future__ import annotations
